@@ -1,0 +1,3 @@
+"""SSH for asyncio."""
+
+__version__ = "0.1.0"
