@@ -95,6 +95,12 @@ AUTH_PROMPTS_MAX: Final = 100
 AUTH_BANNERS_MAX: Final = 64  # banners a client reports; their text counts against the next line
 AUTH_BANNER_TOTAL_MAX: Final = 256 * 1024
 USER_NAME_MAX: Final = 1024  # bytes
+AUTH_SECRET_MAX: Final = 4096  # bytes of one password or answer that a server takes
+AUTH_SUBMETHODS_MAX: Final = 1024  # bytes of the hint in a keyboard-interactive request
+AUTH_ROUNDS_MAX: Final = 100  # INFO_REQUESTs a client answers in one attempt
+AUTH_REQUESTS_MAX: Final = 1024  # messages a server takes before it must have said SUCCESS
+AUTH_QUEUED_MAX: Final = 16  # requests that wait behind one whose verdict is pending
+AUTH_QUEUED_BYTES_MAX: Final = PACKET_LENGTH_MAX_EARLY  # and their bytes: any single one fits
 
 # --- connection (RFC 4254) -------------------------------------------------------------------------
 WINDOW_SIZE: Final = 2**21

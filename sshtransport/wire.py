@@ -67,15 +67,16 @@ def mpint(value: int) -> bytes:
     return string(value.to_bytes(value.bit_length() // 8 + 1, "big") if value else b"")
 
 
-def visible(value: str | Buffer, limit: int = 1024) -> str:
+def visible(value: str | Buffer, limit: int = 1024, keep: str = "") -> str:
     """Peer text made safe for logs and exceptions: control characters are escaped, the length cut.
 
-    Tab, CR and LF are escaped too: one message stays one line (RFC 4251, section 9.2).
+    Tab, CR and LF are escaped too: one message stays one line (RFC 4251, section 9.2). ``keep``
+    names characters to let through all the same, for text that is shown on several lines.
     """
     if not isinstance(value, str):
         value = bytes(value[: limit * 4]).decode("utf-8", "backslashreplace")
     shown = "".join(
-        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii") for c in value[:limit]
+        c if c.isprintable() or c in keep else c.encode("unicode_escape", "surrogatepass").decode("ascii") for c in value[:limit]
     )
     return shown + "..." if len(value) > limit else shown
 
