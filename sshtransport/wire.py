@@ -76,7 +76,8 @@ def visible(value: str | Buffer, limit: int = 1024, keep: str = "") -> str:
     if not isinstance(value, str):
         value = bytes(value[: limit * 4]).decode("utf-8", "backslashreplace")
     shown = "".join(
-        c if c.isprintable() or c in keep else c.encode("unicode_escape", "surrogatepass").decode("ascii") for c in value[:limit]
+        c if c.isprintable() or c in keep else c.encode("unicode_escape", "surrogatepass").decode("ascii")
+        for c in value[:limit]
     )
     return shown + "..." if len(value) > limit else shown
 
