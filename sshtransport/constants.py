@@ -108,11 +108,14 @@ WINDOW_MAX: Final = 2**32 - 1
 MAX_PACKET_SIZE: Final = 32_768  # data bytes of one message, ours and the most we send
 MAX_PACKET_SIZE_LIMIT: Final = 261_632  # largest own maximum packet that can be set
 CHANNEL_HIGH_WATER: Final = 64 * 1024  # bytes queued in a channel before drain() waits
+CHANNEL_LOW_WATER: Final = 16 * 1024  # ... and at which it goes on
+WINDOW_FLOOR: Final = 64 * 1024  # a channel gets that much window even when MAX_BUFFERED is used up
 CHANNELS_MAX: Final = 128
 PENDING_OPENS_MAX: Final = 32
 REMOTE_FORWARDS_MAX: Final = 16
 MAX_BUFFERED: Final = 32 * 2**20  # received bytes over all channels of a server's connection
 ENV_MAX: Final = 128  # environment variables a session accepts
+ENV_SIZE_MAX: Final = 128 * 1024  # bytes of their names and values together
 PENDING_REPLIES_MAX: Final = 256  # requests of the peer that may wait for our answer
 
 # --- keys ------------------------------------------------------------------------------------------
