@@ -1,0 +1,46 @@
+"""No cipher: the packets before the first NEWKEYS (RFC 4253, section 6). An ordinary cipher object."""
+
+from __future__ import annotations
+
+from .base import MAC, CipherSpec
+
+__all__ = ("NONE", "PlainOpener", "PlainSealer")
+
+
+class PlainSealer:
+    """Sends packets as they are."""
+
+    __slots__ = ()
+    block_size = 8
+    length_aligned = True
+
+    def seal(self, seq: int, head: bytes, body: bytes, /) -> bytes:
+        return head + body
+
+
+class PlainOpener:
+    """Takes packets as they are."""
+
+    __slots__ = ()
+    head_size = 4
+    block_size = 8
+    length_aligned = True
+    tag_size = 0
+
+    def length(self, seq: int, head: memoryview, /) -> int:
+        return int.from_bytes(head, "big")
+
+    def open(self, seq: int, frame: memoryview, /) -> bytes:
+        return bytes(frame[4:])
+
+
+def _make_sealer(key: bytes, iv: bytes, mac: MAC | None) -> PlainSealer:
+    return PlainSealer()
+
+
+def _make_opener(key: bytes, iv: bytes, mac: MAC | None) -> PlainOpener:
+    return PlainOpener()
+
+
+#: Not registered: it cannot be negotiated, only be what a connection starts with.
+NONE = CipherSpec("none", 0, 0, False, None, _make_sealer, _make_opener)
