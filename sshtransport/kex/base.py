@@ -126,6 +126,8 @@ class KeyExchange:
     """
 
     def __init__(self, method: Method[Any], context: KexContext, recorded: dict[str, Any] | None = None) -> None:
+        if context.role == "server" and context.sign is None:
+            raise LocalError("a server's key exchange needs a signing function")
         self.name = method.name
         self.result: KexResult | None = None
         self._method = method
@@ -172,8 +174,7 @@ class KeyExchange:
     def _on_init(self, reader: Reader) -> bytes:
         """Server: KEXDH_INIT, KEX_ECDH_INIT and their likes."""
         method, context = self._method, self._context
-        if context.sign is None:
-            raise LocalError("a server's key exchange needs a signing function")
+        assert context.sign is not None
         theirs = method.values.read(reader)
         reader.end()
         try:
