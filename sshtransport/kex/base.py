@@ -18,9 +18,20 @@ from ..constants import MSG_KEX_INIT, MSG_KEX_REPLY
 from ..errors import DisconnectReason, LocalError, ProtocolError
 from ..wire import Reader, byte, mpint, string
 
-__all__ = ("Agreement", "KexContext", "KexResult", "KeyExchange", "Method", "Values", "derive")
+__all__ = (
+    "MPINTS",
+    "STRINGS",
+    "Agreement",
+    "KexContext",
+    "KexResult",
+    "KeyExchange",
+    "Method",
+    "Values",
+    "derive",
+    "secret_mpint",
+)
 
-V = TypeVar("V")
+_V = TypeVar("_V")
 
 _PHASE = "key exchange"
 
@@ -57,22 +68,22 @@ class KexResult:
     hash_name: str
 
 
-class Agreement(ABC, Generic[V]):
+class Agreement(ABC, Generic[_V]):
     """One side's share of one exchange: made fresh, used once, then dropped.
 
-    ``V`` is the type of a public value. A value of the peer that cannot be used raises ValueError,
+    ``_V`` is the type of a public value. A value of the peer that cannot be used raises ValueError,
     from our own checks or from the library's; :class:`KeyExchange` turns it into a ProtocolError.
     """
 
     @abstractmethod
-    def public(self) -> V:
+    def public(self) -> _V:
         """Our public value; on the client the first thing asked for."""
 
     @abstractmethod
-    def finish(self, peer: V) -> bytes:
+    def finish(self, peer: _V) -> bytes:
         """The shared secret from the peer's value, at the method's fixed width."""
 
-    def respond(self, peer: V) -> tuple[V, bytes]:
+    def respond(self, peer: _V) -> tuple[_V, bytes]:
         """The server's public value and the shared secret.
 
         Diffie-Hellman treats both sides alike; a key encapsulation does not and overrides this.
@@ -82,11 +93,11 @@ class Agreement(ABC, Generic[V]):
 
 
 @dataclass(frozen=True, slots=True)
-class Values(Generic[V]):
+class Values(Generic[_V]):
     """How a method's public values stand in its messages and in the exchange hash."""
 
-    read: Callable[[Reader], V]
-    write: Callable[[V], bytes]
+    read: Callable[[Reader], _V]
+    write: Callable[[_V], bytes]
 
 
 STRINGS: Values[bytes] = Values(Reader.string, string)
@@ -103,7 +114,7 @@ def secret_mpint(secret: bytes) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Method(Generic[V]):
+class Method(Generic[_V]):
     """One key exchange method.
 
     ``agreement`` takes only recorded ephemerals, as keywords, for replays; without any it is
@@ -112,8 +123,8 @@ class Method(Generic[V]):
 
     name: str
     hash_name: str
-    agreement: Callable[..., Agreement[V]]
-    values: Values[V]
+    agreement: Callable[..., Agreement[_V]]
+    values: Values[_V]
     encode_secret: Callable[[bytes], bytes]
     probe: Callable[[], object]
 
@@ -187,9 +198,9 @@ class KeyExchange:
         self.result = KexResult(context.host_key, signature, exchange_hash, secret, method.hash_name)
         return byte(MSG_KEX_REPLY) + string(context.host_key) + method.values.write(ours) + string(signature)
 
-    def _on_reply(self, reader: Reader, agreement: Agreement[V], ours: V) -> None:
+    def _on_reply(self, reader: Reader, agreement: Agreement[_V], ours: _V) -> None:
         """Client: KEXDH_REPLY, KEX_ECDH_REPLY and their likes."""
-        method: Method[V] = self._method
+        method: Method[_V] = self._method
         host_key = reader.string()
         theirs = method.values.read(reader)
         signature = reader.string()
