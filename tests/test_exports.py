@@ -64,7 +64,8 @@ def complaints(name: str, exported: object, text: str, present: set[str]) -> lis
 def test_all(path: str) -> None:
     name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     module = importlib.import_module(name)
-    assert complaints(name, getattr(module, "__all__", None), SOURCES[path], set(dir(module))) == []
+    found = complaints(name, getattr(module, "__all__", None), SOURCES[path], set(dir(module)))
+    assert not found, "\n".join(found)
 
 
 def test_the_check_sees_what_it_should() -> None:
