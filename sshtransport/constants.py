@@ -86,6 +86,7 @@ SEQUENCE_MODULUS: Final = 2**32
 # --- transport -------------------------------------------------------------------------------------
 PAUSED_INPUT_MAX: Final = 64 * 1024  # kept while a host key waits for its verdict
 HELD_OUTPUT_MAX: Final = 64 * 1024  # replies and control messages held during a rekey
+OUTPUT_HIGH_WATER: Final = 256 * 1024  # sealed bytes not yet taken, beyond which channel data waits
 EXT_INFO_MAX_ENTRIES: Final = 1024
 ALGORITHM_NAME_MAX: Final = 64  # RFC 4251, section 6
 NAME_LIST_REPLY_BYTES: Final = 32_768

@@ -1,0 +1,174 @@
+"""Transport messages (RFC 4253, sections 7 and 11; RFC 8308): encode and decode.
+
+Decoders take the whole payload with its message number and raise ProtocolError for anything short,
+malformed or followed by trailing bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass
+
+from .constants import (
+    EXT_INFO_MAX_ENTRIES,
+    MSG_DEBUG,
+    MSG_DISCONNECT,
+    MSG_EXT_INFO,
+    MSG_IGNORE,
+    MSG_KEXINIT,
+    MSG_NEWKEYS,
+    MSG_PING,
+    MSG_PONG,
+    MSG_SERVICE_ACCEPT,
+    MSG_SERVICE_REQUEST,
+    MSG_UNIMPLEMENTED,
+)
+from .errors import ProtocolError
+from .wire import Buffer, Reader, boolean, byte, name_list, string, text, uint32, visible
+
+__all__ = (
+    "NEWKEYS",
+    "KexInit",
+    "debug",
+    "decode_debug",
+    "decode_disconnect",
+    "decode_ext_info",
+    "decode_ping",
+    "decode_service",
+    "decode_unimplemented",
+    "disconnect",
+    "ext_info",
+    "ignore",
+    "ping",
+    "pong",
+    "service_accept",
+    "service_request",
+    "unimplemented",
+)
+
+NEWKEYS = byte(MSG_NEWKEYS)
+
+
+@dataclass(frozen=True, slots=True)
+class KexInit:
+    """SSH_MSG_KEXINIT (RFC 4253, section 7.1): ten name-lists between a cookie and a flag."""
+
+    cookie: bytes
+    kex: tuple[str, ...]
+    host_key: tuple[str, ...]
+    cipher_c2s: tuple[str, ...]
+    cipher_s2c: tuple[str, ...]
+    mac_c2s: tuple[str, ...]
+    mac_s2c: tuple[str, ...]
+    compression_c2s: tuple[str, ...] = ("none",)
+    compression_s2c: tuple[str, ...] = ("none",)
+    languages_c2s: tuple[str, ...] = ()
+    languages_s2c: tuple[str, ...] = ()
+    first_kex_packet_follows: bool = False
+
+    def encode(self) -> bytes:
+        lists = b"".join(map(name_list, astuple(self)[1:-1]))
+        return byte(MSG_KEXINIT) + self.cookie + lists + boolean(self.first_kex_packet_follows) + uint32(0)
+
+    @classmethod
+    def decode(cls, payload: Buffer) -> KexInit:
+        """The reserved field is ignored, as RFC 4253 leaves it open; trailing bytes are refused."""
+        reader = Reader(payload, 1)
+        cookie = reader.raw(16)
+        lists = [reader.name_list() for _ in range(10)]
+        follows = reader.boolean()
+        reader.uint32()
+        reader.end()
+        return cls(*(cookie, *lists, follows))  # type: ignore[arg-type]
+
+
+def disconnect(reason: int, description: str) -> bytes:
+    return byte(MSG_DISCONNECT) + uint32(reason) + text(description) + string(b"")
+
+
+def decode_disconnect(payload: Buffer) -> tuple[int, str]:
+    """Reason and escaped description. A damaged one is a disconnect all the same: it ends here anyway."""
+    reader = Reader(payload, 1)
+    try:
+        reason = reader.uint32()
+        return reason, visible(reader.string())
+    except ProtocolError:
+        return 2, "(malformed DISCONNECT)"
+
+
+def ignore(data: bytes = b"") -> bytes:
+    return byte(MSG_IGNORE) + string(data)
+
+
+def unimplemented(sequence: int) -> bytes:
+    return byte(MSG_UNIMPLEMENTED) + uint32(sequence)
+
+
+def decode_unimplemented(payload: Buffer) -> int:
+    reader = Reader(payload, 1)
+    sequence = reader.uint32()
+    reader.end()
+    return sequence
+
+
+def debug(always_display: bool, message: str) -> bytes:
+    return byte(MSG_DEBUG) + boolean(always_display) + text(message) + string(b"")
+
+
+def decode_debug(payload: Buffer) -> tuple[bool, str]:
+    reader = Reader(payload, 1)
+    shown = reader.boolean()
+    message = visible(reader.string())
+    reader.string()
+    reader.end()
+    return shown, message
+
+
+def service_request(name: bytes) -> bytes:
+    return byte(MSG_SERVICE_REQUEST) + string(name)
+
+
+def service_accept(name: bytes) -> bytes:
+    return byte(MSG_SERVICE_ACCEPT) + string(name)
+
+
+def decode_service(payload: Buffer) -> bytes:
+    """The service name of a SERVICE_REQUEST or SERVICE_ACCEPT."""
+    reader = Reader(payload, 1)
+    name = reader.string()
+    reader.end()
+    return name
+
+
+def ext_info(extensions: Mapping[str, bytes]) -> bytes:
+    entries = b"".join(text(name) + string(value) for name, value in extensions.items())
+    return byte(MSG_EXT_INFO) + uint32(len(extensions)) + entries
+
+
+def decode_ext_info(payload: Buffer) -> dict[str, bytes]:
+    """RFC 8308, section 2.3: values are opaque and may hold NULs; the order says nothing."""
+    reader = Reader(payload, 1)
+    count = reader.uint32()
+    if count > EXT_INFO_MAX_ENTRIES:
+        raise ProtocolError("too many extensions", limit=EXT_INFO_MAX_ENTRIES)
+    if count * 8 > reader.remaining:
+        raise ProtocolError("truncated EXT_INFO")
+    extensions = {reader.text(): reader.string() for _ in range(count)}
+    reader.end()
+    return extensions
+
+
+def ping(data: bytes) -> bytes:
+    return byte(MSG_PING) + string(data)
+
+
+def pong(data: bytes) -> bytes:
+    return byte(MSG_PONG) + string(data)
+
+
+def decode_ping(payload: Buffer) -> bytes:
+    """The data of a PING or PONG (OpenSSH PROTOCOL, section 1.8)."""
+    reader = Reader(payload, 1)
+    data = reader.string()
+    reader.end()
+    return data

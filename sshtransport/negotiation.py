@@ -1,0 +1,84 @@
+"""Algorithm choice and the guess rule (RFC 4253, section 7.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from .constants import ALGORITHM_NAME_MAX, PSEUDO_KEX_NAMES
+from .errors import NegotiationError
+from .messages import KexInit
+
+__all__ = ("Algorithms", "guess_is_wrong", "negotiate")
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithms:
+    """What one key exchange agreed on. A MAC is None where the cipher authenticates by itself."""
+
+    kex: str
+    host_key: str
+    cipher_c2s: str
+    cipher_s2c: str
+    mac_c2s: str | None
+    mac_s2c: str | None
+    compression_c2s: str = "none"
+    compression_s2c: str = "none"
+
+
+def negotiate(client: KexInit, server: KexInit, *, ours: KexInit, needs_mac: Callable[[str], bool]) -> Algorithms:
+    """The first of the client's names that the server lists too, in each category.
+
+    The cipher of a direction is chosen before its MAC: where it needs none, the MAC lists of that
+    direction are ignored, even when they are empty or have nothing in common.
+
+    Raises:
+        NegotiationError: a category has no common name.
+    """
+
+    def choose(category: str, wanted: Sequence[str], available: Sequence[str]) -> str:
+        known = frozenset(available)
+        for name in wanted:
+            if name in known and name not in PSEUDO_KEX_NAMES and len(name) <= ALGORITHM_NAME_MAX:
+                return name
+        own, theirs = (wanted, available) if ours is client else (available, wanted)
+        raise NegotiationError(
+            f"no common {category}: we offer {_listed(own)}, the peer {_listed(theirs)}",
+            category=category,
+            ours=own,
+            theirs=theirs,
+        )
+
+    kex = choose("kex", client.kex, server.kex)
+    host_key = choose("server host key", client.host_key, server.host_key)
+    cipher_c2s = choose("cipher client to server", client.cipher_c2s, server.cipher_c2s)
+    cipher_s2c = choose("cipher server to client", client.cipher_s2c, server.cipher_s2c)
+    mac_c2s = mac_s2c = None
+    if needs_mac(cipher_c2s):
+        mac_c2s = choose("mac client to server", client.mac_c2s, server.mac_c2s)
+    if needs_mac(cipher_s2c):
+        mac_s2c = choose("mac server to client", client.mac_s2c, server.mac_s2c)
+    return Algorithms(
+        kex,
+        host_key,
+        cipher_c2s,
+        cipher_s2c,
+        mac_c2s,
+        mac_s2c,
+        choose("compression client to server", client.compression_c2s, server.compression_c2s),
+        choose("compression server to client", client.compression_s2c, server.compression_s2c),
+    )
+
+
+def guess_is_wrong(client: KexInit, server: KexInit) -> bool:
+    """Whether a packet sent on a guess must be dropped: the first KEX or host key names differ.
+
+    Judged on the raw lists, before unknown names or markers are taken out: both sides must come
+    to the same answer.
+    """
+    return client.kex[:1] != server.kex[:1] or client.host_key[:1] != server.host_key[:1]
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(name if len(name) <= ALGORITHM_NAME_MAX else name[:61] + "..." for name in names[:20])
+    return (shown or "nothing") + (", ..." if len(names) > 20 else "")

@@ -1,0 +1,767 @@
+"""SSHTransport: the RFC 4253 machine. Bytes in, payloads and events out; no socket, clock or task.
+
+Theory of operation. The user feeds received bytes (``get_buffer``/``buffer_updated`` or
+``receive_data``) and gets a list of items: payloads (``bytes``) for the layers above, and events.
+After any call the user takes ``data_to_send()`` and writes it. Nothing else leaves or enters.
+
+Everything that depends on where the connection stands is in two tables, ``_gate`` for what may
+arrive and ``_departure`` for what may leave, swapped by ``_swap_tables`` on each transition (see
+``gates.py``). Most packets are judged by the first inside ``PacketReader.read`` and never touch
+this module; the others come to ``_dispatch``.
+
+A fault of the peer raises one of ``RemoteError``'s family somewhere below ``_parse``; it is caught
+there and becomes a DISCONNECT in the output, exactly one ``Disconnected`` event, and silence. A
+mistake of the caller raises ``LocalError`` and changes nothing.
+
+A key exchange (``exchange.py``) shuts the departure table from our KEXINIT to our NEWKEYS: replies
+and control messages are held, within bounds, and go out in order afterwards; channel data waits in
+the channels (``can_send_data`` is False).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+
+from .ciphers import NONE, CipherSpec
+from .config import Role, TransportConfig
+from .constants import (
+    EXT_INFO_CLIENT,
+    EXT_INFO_SERVER,
+    EXT_PING,
+    EXT_SERVER_SIG_ALGS,
+    HELD_OUTPUT_MAX,
+    MSG_CHANNEL_FAILURE,
+    MSG_CHANNEL_OPEN_CONFIRMATION,
+    MSG_CHANNEL_OPEN_FAILURE,
+    MSG_CHANNEL_SUCCESS,
+    MSG_DEBUG,
+    MSG_DISCONNECT,
+    MSG_EXT_INFO,
+    MSG_IGNORE,
+    MSG_KEXINIT,
+    MSG_NEWKEYS,
+    MSG_PING,
+    MSG_PONG,
+    MSG_REQUEST_FAILURE,
+    MSG_REQUEST_SUCCESS,
+    MSG_SERVICE_ACCEPT,
+    MSG_SERVICE_REQUEST,
+    MSG_UNIMPLEMENTED,
+    MSG_USERAUTH_INFO_REQUEST,
+    MSG_USERAUTH_INFO_RESPONSE,
+    MSG_USERAUTH_REQUEST,
+    MSG_USERAUTH_SUCCESS,
+    OUTPUT_HIGH_WATER,
+    PACKET_LENGTH_MAX,
+    PAUSED_INPUT_MAX,
+    SEQUENCE_MODULUS,
+    SERVICE_USERAUTH,
+    STRICT_KEX_CLIENT,
+    STRICT_KEX_SERVER,
+)
+from .errors import (
+    ConnectionLost,
+    DisconnectReason,
+    HostKeyError,
+    LocalError,
+    NegotiationError,
+    PeerDisconnected,
+    ProtocolError,
+    RemoteError,
+    SignatureError,
+    SSHError,
+)
+from .events import (
+    DebugReceived,
+    Disconnected,
+    Event,
+    ExtInfoReceived,
+    HostKeyOffered,
+    IdentificationReceived,
+    KeysChanged,
+    UnimplementedReceived,
+)
+from .exchange import Exchange, Suite
+from .gates import DEPARTURE, REKEY_DEPARTURE, Arrival, Departure, Phase, arrival_gate
+from .ident import IdentReader, build_ident
+from .kex import KexContext, make_kex
+from .keys import HOST_KEY_ALGORITHMS, PrivateKey, PublicKey
+from .messages import (
+    NEWKEYS,
+    KexInit,
+    decode_debug,
+    decode_disconnect,
+    decode_ext_info,
+    decode_ping,
+    decode_service,
+    decode_unimplemented,
+    disconnect,
+    ext_info,
+    pong,
+    unimplemented,
+)
+from .negotiation import Algorithms
+from .packets import PacketReader, PacketWriter, PaddingPool
+from .wire import Buffer, name_list
+
+__all__ = ("SSHTransport", "TransportState")
+
+_OWN_ARENA_SIZE = 64 * 1024
+_NOTHING_LEAVES = bytes([Departure.FORBID]) * 256
+_REPLIES = frozenset(
+    {
+        MSG_UNIMPLEMENTED,
+        MSG_REQUEST_SUCCESS,
+        MSG_REQUEST_FAILURE,
+        MSG_CHANNEL_OPEN_CONFIRMATION,
+        MSG_CHANNEL_OPEN_FAILURE,
+        MSG_CHANNEL_SUCCESS,
+        MSG_CHANNEL_FAILURE,
+        MSG_PONG,
+    }
+)
+
+Item = bytes | Event
+
+
+class TransportState(StrEnum):
+    """Where the transport itself stands; ``phase`` says what the connection is busy with."""
+
+    HANDSHAKE = "handshake"  # no keys yet
+    OPEN = "open"
+    REKEY = "rekey"
+    CLOSED = "closed"
+
+
+class SSHTransport:
+    """One end of an SSH transport (RFC 4253), sans-IO.
+
+    Args:
+        role: "client" or "server".
+        config: what to offer and which limits to keep; None is ``TransportConfig()``.
+        host_keys: a server's keys, at least one.
+        random: source of cookies and padding, ``size -> bytes``. Keys never come from it.
+        arena: a receive buffer to share with other transports of the same thread. Its content is
+            only used between ``get_buffer`` and ``buffer_updated``. None: an own one, when needed.
+
+    Raises:
+        LocalError: a wrong role, a server without a usable host key, or an explicitly named
+            algorithm that does not work here.
+    """
+
+    def __init__(
+        self,
+        role: Role,
+        config: TransportConfig | None = None,
+        *,
+        host_keys: Sequence[PrivateKey] = (),
+        random: Callable[[int], bytes] = os.urandom,
+        arena: bytearray | memoryview | None = None,
+    ) -> None:
+        if role not in ("client", "server"):
+            raise LocalError(f"role must be 'client' or 'server', not {role!r}")
+        self.config = config = config or TransportConfig()
+        self.role: Role = role
+        self.phase = Phase.IDENTIFICATION
+        self.session_id: bytes | None = None
+        self.algorithms: Algorithms | None = None
+        self.strict_kex = False
+        self.host_key: bytes | None = None
+        self.peer_ident: bytes | None = None
+        self.peer_extensions: Mapping[str, bytes] = {}
+        self.congested = False  # set by the shell while its socket takes no more
+        self._random = random
+        self._suite = Suite(config.offered_ciphers(), config.offered_macs())
+        self._kex_offer = config.offered_kex(role)
+        self._signers = _signers(host_keys) if role == "server" else {}
+        self._host_key_offer = config.offered_host_key_algorithms(self._signers if role == "server" else None)
+        if not self._host_key_offer:
+            raise LocalError("a server needs a host key of an offered algorithm")
+        if not self._kex_offer:
+            raise LocalError("no key exchange method works here")
+        self._make_kex = make_kex  # replays of recorded sessions put their own here
+        self._arena = None if arena is None else memoryview(arena)
+        self._writer = PacketWriter(PaddingPool(config.padding or random))
+        self._reader = PacketReader()
+        self._ident_reader = IdentReader(skip_lines=role == "client")
+        self._events: list[Item] = []  # what came up outside a receiving call
+        self._held: list[bytes] = []  # control messages that wait for our NEWKEYS
+        self._owed = 0  # bytes of replies that the peer has not been sent yet
+        self.held_size = 0
+        self._exchange: Exchange | None = None
+        self._offered: Exchange | None = None  # waits for a verdict on its host key
+        self._kept = b""  # input behind it
+        self._peer_takes_ext_info = False
+        self._ext_info_count = 0
+        self._ciphers = (NONE, NONE)  # outgoing, incoming
+        self._write_limits = self._read_limits = (SEQUENCE_MODULUS, 2**63)  # absolute packets, bytes
+        self._swap_tables()
+        self._ident = build_ident(config.software_version)
+        self._writer.write_raw(self._ident + b"\r\n")
+        self._start_exchange()
+
+    # --- state ------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> TransportState:
+        """Whether keys are in place, being changed, or the connection is over."""
+        if self.phase is Phase.CLOSED:
+            return TransportState.CLOSED
+        if self.phase in (Phase.IDENTIFICATION, Phase.KEX):
+            return TransportState.HANDSHAKE
+        return TransportState.OPEN if self._exchange is None else TransportState.REKEY
+
+    @property
+    def want_read(self) -> bool:
+        """False while a host key waits for its verdict, and after the end."""
+        return self._offered is None and self.phase is not Phase.CLOSED
+
+    @property
+    def secure(self) -> bool:
+        """Whether both directions are encrypted and authenticated now."""
+        return self._ciphers[0].secure and self._ciphers[1].secure
+
+    @property
+    def can_send_data(self) -> bool:
+        """Whether ``send_data`` may be called: login done, no rekey of ours, output below its mark."""
+        return self._departure[94] == Departure.SEND and not self.congested and self._writer.pending < OUTPUT_HIGH_WATER
+
+    @property
+    def packets_sent(self) -> int:
+        return self._writer.packets
+
+    @property
+    def packets_received(self) -> int:
+        return self._reader.packets
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes of all packets sent, framing included."""
+        return self._writer.total
+
+    @property
+    def bytes_received(self) -> int:
+        """Bytes of all packets received, framing included."""
+        return self._reader.total
+
+    # --- input ------------------------------------------------------------------------------------
+
+    def get_buffer(self, sizehint: int = -1) -> memoryview:
+        """A buffer to receive into; valid until the next ``get_buffer`` on the same arena."""
+        arena = self._arena
+        if arena is None:
+            self._arena = arena = memoryview(bytearray(_OWN_ARENA_SIZE))
+        if self._exchange is not None and len(arena) > PAUSED_INPUT_MAX:
+            # What arrives behind a host key in doubt must fit the input that is kept.
+            return arena[: max(PAUSED_INPUT_MAX - len(self._kept), 1)]
+        return arena
+
+    def buffer_updated(self, size: int) -> list[Item]:
+        """``size`` bytes have been received into the buffer; returns payloads and events in order."""
+        arena = self._arena
+        if arena is None:
+            raise LocalError("buffer_updated without get_buffer")
+        return self._receive(arena[:size])
+
+    def receive_data(self, data: Buffer) -> list[Item]:
+        """The same for bytes that lie elsewhere; whole, cut or joined in any way."""
+        return self._receive(memoryview(data).cast("B"))
+
+    def receive_eof(self) -> list[Item]:
+        """The peer will send no more bytes."""
+        items = self.take_events()
+        if self.phase is not Phase.CLOSED:
+            text = f"connection lost during {self.phase}"
+            self._close(DisconnectReason.CONNECTION_LOST, text, ConnectionLost(text, phase=self.phase), items)
+        return items
+
+    def take_events(self) -> list[Item]:
+        """Events that came up outside a receiving call; those calls return them too."""
+        if not self._events:
+            return []
+        items, self._events = self._events, []
+        return items
+
+    def _receive(self, view: memoryview) -> list[Item]:
+        items = self.take_events()
+        if self.phase is Phase.CLOSED:
+            return items
+        if self._offered is not None:
+            self._keep(bytes(view), items)
+            return items
+        if self.phase is Phase.IDENTIFICATION:
+            try:
+                ident, used = self._ident_reader.feed(view)
+            except RemoteError as error:
+                self._fail(error, items)
+                return items
+            if ident is None:
+                return items
+            self.peer_ident = ident
+            self.phase = Phase.KEX
+            self._swap_tables()
+            items.append(IdentificationReceived(ident))
+            view = view[used:]
+        return self._parse(view, items)
+
+    def _parse(self, view: memoryview, items: list[Item]) -> list[Item]:
+        """Read packets until the bytes are used up, a host key needs a verdict, or the end."""
+        reader = self._reader
+        reader.feed(view)
+        try:
+            while (payload := reader.read(self._gate.deliver, items)) is not None:
+                self._dispatch(payload, items)
+                if self._offered is not None:
+                    self._keep(reader.rest(), items)
+                    return items
+                if self.phase is Phase.CLOSED:
+                    break
+            packets, total = self._read_limits
+            if reader.packets >= packets or reader.total >= total:
+                self._limit_reached()
+        except RemoteError as error:
+            self._fail(error, items)
+        if self._events:  # a reply on the way found a limit
+            items += self.take_events()
+        return items
+
+    def _keep(self, data: bytes, items: list[Item]) -> None:
+        if len(self._kept) + len(data) > PAUSED_INPUT_MAX:
+            text = "too much input while the host key is being checked"
+            self._fail(ProtocolError(text, limit=PAUSED_INPUT_MAX), items)
+            return
+        self._kept += data
+
+    # --- output -----------------------------------------------------------------------------------
+
+    def send(self, payload: bytes, /) -> None:
+        """Send one message of the layers above (numbers 5, 6 and 50 to 255; also 2, 3, 4).
+
+        During a key exchange it is held, within 64 KiB, and goes out after it in order.
+
+        Raises:
+            LocalError: the message may not leave in this phase, does not fit a packet, or too much
+                is held already.
+        """
+        if not payload:
+            raise LocalError("a payload has at least a message number")
+        number = payload[0]
+        outcome = self._departure[number]
+        if outcome == Departure.FORBID:
+            raise LocalError(f"message {number} may not be sent during {self.phase}")
+        if outcome == Departure.HOLD:
+            self._hold(payload)
+            return
+        self._writer.write(payload)
+        if number in _REPLIES:
+            self._owe(len(payload))
+        if outcome == Departure.SWITCH:
+            self._sent(number)
+        self._check_write_limits()
+
+    def send_data(self, head: bytes, data: Buffer, /) -> None:
+        """Send the payload ``head + data``, joined only once, into its packet.
+
+        Raises:
+            LocalError: ``can_send_data`` is False, or the payload does not fit a packet.
+        """
+        if self._departure[head[0]] != Departure.SEND:
+            raise LocalError(f"no data can be sent during {self.phase}")
+        self._writer.write(head, data)
+        self._check_write_limits()
+
+    def data_to_send(self) -> bytes:
+        """Bytes for the wire; empty when there are none."""
+        self._owed = self.held_size
+        return self._writer.take()
+
+    def rekey(self) -> None:
+        """Start a key exchange (RFC 4253, section 9); nothing happens while one is running.
+
+        Raises:
+            LocalError: before login, unless the configuration allows it, and after the end.
+        """
+        if self._exchange is not None and self.phase not in (Phase.IDENTIFICATION, Phase.KEX):
+            return
+        if not self._may_rekey():
+            raise LocalError(f"no rekey during {self.phase}")
+        self._start_exchange()
+
+    def disconnect(self, reason: int = DisconnectReason.BY_APPLICATION, description: str = "") -> None:
+        """End the connection: a DISCONNECT is the last thing in ``data_to_send`` (RFC 4253, section 11.1)."""
+        if self.phase is not Phase.CLOSED:
+            self._write_disconnect(reason, description)
+            self._close(reason, description, None, self._events)
+
+    def accept_host_key(self) -> list[Item]:
+        """The host key of the last ``HostKeyOffered`` is the right one: go on. Returns as ``receive_data``.
+
+        Raises:
+            LocalError: no host key is waiting.
+        """
+        exchange = self._take_offered()
+        items = self.take_events()
+        assert exchange.result is not None
+        self.host_key = exchange.result.host_key
+        kept, self._kept = self._kept, b""
+        self._send_newkeys(exchange)
+        return self._parse(memoryview(kept), items)
+
+    def reject_host_key(self, why: str | HostKeyError = "refused") -> list[Item]:
+        """It is not: disconnect with reason 9 and a :class:`HostKeyError`.
+
+        Raises:
+            LocalError: no host key is waiting.
+        """
+        self._take_offered()
+        items = self.take_events()
+        error = why if isinstance(why, HostKeyError) else HostKeyError(f"host key {why}", verdict="refused")
+        self._fail(error, items)
+        return items
+
+    def _take_offered(self) -> Exchange:
+        if self._offered is None:
+            raise LocalError("no host key is waiting for a verdict")
+        exchange, self._offered = self._offered, None
+        return exchange
+
+    def _hold(self, payload: bytes) -> None:
+        size = len(payload)
+        if payload[0] in _REPLIES:
+            self._owe(size)
+        elif self.held_size + size > HELD_OUTPUT_MAX:
+            raise LocalError("too much output is waiting for the key exchange to end")
+        self._held.append(payload)
+        self.held_size += size
+
+    def _owe(self, size: int) -> None:
+        """Count a reply; a peer that lets too many pile up unread is cut off."""
+        self._owed += size
+        if self._owed > HELD_OUTPUT_MAX:
+            self._fail(ProtocolError("too many replies are owed", limit=HELD_OUTPUT_MAX), self._events)
+
+    def _check_write_limits(self) -> None:
+        packets, total = self._write_limits
+        if self._writer.total >= total or self._writer.packets >= packets:
+            try:
+                self._limit_reached()
+            except ProtocolError as error:
+                self._fail(error, self._events)
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def fail(self, error: SSHError) -> None:
+        """A layer above found a fault: end the connection as if it had been found here."""
+        if isinstance(error, RemoteError):
+            self._fail(error, self._events)
+        elif self.phase is not Phase.CLOSED:
+            self._write_disconnect(DisconnectReason.BY_APPLICATION, error.message)
+            self._close(DisconnectReason.BY_APPLICATION, error.message, error, self._events)
+
+    def _fail(self, error: RemoteError, items: list[Item]) -> None:
+        if self.phase is Phase.CLOSED:
+            return
+        if error.phase is None:
+            error.phase = str(self.phase)
+        if isinstance(error, PeerDisconnected):
+            self._close(error.code, error.description, error, items)
+            return
+        # A host key error names our files: that is for our side only.
+        text = "host key not accepted" if isinstance(error, HostKeyError) else error.message
+        self._write_disconnect(error.reason, text)
+        self._close(error.reason, error.message, error, items)
+
+    def _write_disconnect(self, reason: int, description: str) -> None:
+        # A sealer that cannot count further must not keep the connection from ending.
+        if self._writer.sequence < SEQUENCE_MODULUS - 1:
+            self._writer.write(disconnect(reason, description[:512]))
+
+    def _close(self, reason: int, description: str, error: SSHError | None, items: list[Item]) -> None:
+        known = [r for r in DisconnectReason if r == reason]
+        items.append(Disconnected(known[0] if known else reason, description, error))
+        self.phase = Phase.CLOSED
+        self._exchange = self._offered = None
+        self._kept = b""
+        self._held.clear()
+        self.held_size = 0
+        self._swap_tables()
+
+    # --- dispatch ---------------------------------------------------------------------------------
+
+    def _swap_tables(self) -> None:
+        """Recompute what may arrive and leave; called on every transition."""
+        exchange, phase = self._exchange, self.phase
+        if phase is Phase.CLOSED or phase is Phase.IDENTIFICATION:
+            self._departure = _NOTHING_LEAVES
+            self._gate = arrival_gate(self.role, Phase.KEX, in_exchange=True, strict=True)
+            return
+        arriving = exchange is not None and exchange.theirs is not None and not exchange.newkeys_received
+        self._gate = arrival_gate(self.role, phase, in_exchange=arriving, strict=self.strict_kex)
+        leaving = exchange is not None and exchange.ours is not None and not exchange.newkeys_sent
+        tables = REKEY_DEPARTURE if leaving else DEPARTURE
+        self._departure = tables.get((self.role, phase), _NOTHING_LEAVES)
+
+    def _move(self, phase: Phase) -> None:
+        self.phase = phase
+        self._swap_tables()
+
+    def _dispatch(self, payload: bytes, items: list[Item]) -> None:
+        exchange = self._exchange
+        if exchange is not None and exchange.drop_next:
+            exchange.drop_next = False
+            return
+        number = payload[0]
+        outcome = self._gate.outcomes[number]
+        if outcome == Arrival.ALLOW:
+            if 30 <= number < 50:
+                self._on_kex_message(payload, items)
+            else:
+                _HANDLERS[number](self, payload, items)
+        elif outcome == Arrival.UNIMPLEMENTED:
+            self._answer_unimplemented()
+        elif outcome == Arrival.FATAL:
+            raise ProtocolError(f"message {number} is not allowed during {self._where()}")
+
+    def _where(self) -> str:
+        return "a key exchange" if self._exchange is not None and self.phase is not Phase.KEX else self.phase
+
+    def _answer_unimplemented(self) -> None:
+        payload = unimplemented((self._reader.sequence - 1) % SEQUENCE_MODULUS)
+        self._writer.write(payload)
+        self._owe(len(payload))
+
+    def _on_disconnect(self, payload: bytes, items: list[Item]) -> None:
+        raise PeerDisconnected(*decode_disconnect(payload), phase=str(self.phase))
+
+    def _on_ignore(self, payload: bytes, items: list[Item]) -> None:
+        """Nothing, on purpose; an empty body is tolerated too."""
+
+    def _on_unimplemented(self, payload: bytes, items: list[Item]) -> None:
+        items.append(UnimplementedReceived(decode_unimplemented(payload)))
+
+    def _on_debug(self, payload: bytes, items: list[Item]) -> None:
+        items.append(DebugReceived(*decode_debug(payload)))
+
+    def _on_ping(self, payload: bytes, items: list[Item]) -> None:
+        self.send(pong(decode_ping(payload)))
+
+    def _on_ext_info(self, payload: bytes, items: list[Item]) -> None:
+        """RFC 8308, section 2.4: right after the first NEWKEYS; from a server also before SUCCESS."""
+        first_packet = self._reader.sequence - self._first_sequence == 1
+        allowed = 1 if self.role == "server" else 2
+        in_place = first_packet or (self.role == "client" and self.phase is Phase.AUTH)
+        if not in_place or self._ext_info_count >= allowed:
+            self._answer_unimplemented()
+            return
+        extensions = decode_ext_info(payload)
+        self._ext_info_count += 1
+        self.peer_extensions = extensions
+        items.append(ExtInfoReceived(extensions))
+
+    def _on_service(self, payload: bytes, items: list[Item]) -> None:
+        """SERVICE_REQUEST at a server, SERVICE_ACCEPT at a client: login may begin."""
+        if decode_service(payload) == SERVICE_USERAUTH:
+            self._move(Phase.AUTH)
+        items.append(payload)
+
+    def _on_answer(self, payload: bytes, items: list[Item]) -> None:
+        """A server's question is answered, or dropped by a new request."""
+        self._move(Phase.AUTH)
+        items.append(payload)
+
+    def _on_success(self, payload: bytes, items: list[Item]) -> None:
+        if len(payload) != 1:
+            raise ProtocolError("trailing bytes in message")
+        self._move(Phase.OPEN)
+        items.append(payload)
+
+    def _sent(self, number: int) -> None:
+        """A message that moves the phase has left."""
+        if number == MSG_USERAUTH_SUCCESS:
+            self._reader.length_max = PACKET_LENGTH_MAX
+            self._move(Phase.OPEN)
+        else:
+            self._move(Phase.PROMPT)
+
+    # --- key exchange -----------------------------------------------------------------------------
+
+    def _may_rekey(self) -> bool:
+        login = (Phase.SERVICE, Phase.AUTH, Phase.PROMPT)
+        return self.phase is Phase.OPEN or (self.config.rekey_before_login and self.phase in login)
+
+    def _limit_reached(self) -> None:
+        """A key has carried enough: change it, or, before login, end (design section 4)."""
+        if self._exchange is not None:
+            return
+        if not self._may_rekey():
+            raise ProtocolError(f"too much traffic during {self.phase}")
+        self._start_exchange()
+
+    def _start_exchange(self) -> None:
+        """Send our KEXINIT, which shuts the departure gate in the same step."""
+        exchange = self._exchange
+        if exchange is None:
+            exchange = self._exchange = Exchange(first=self.session_id is None)
+        suite = self._suite
+        kex = self._kex_offer
+        if exchange.first:
+            # Markers stand last, or they would spoil the peer's guess, and only in the first KEXINIT.
+            kex += (EXT_INFO_CLIENT if self.role == "client" else EXT_INFO_SERVER,)
+            if self.config.strict_kex != "off":
+                kex += (STRICT_KEX_CLIENT if self.role == "client" else STRICT_KEX_SERVER,)
+        ciphers, macs = tuple(suite.ciphers), tuple(suite.macs)
+        exchange.ours = KexInit(self._random(16), kex, self._host_key_offer, ciphers, ciphers, macs, macs)
+        exchange.our_payload = exchange.ours.encode()
+        self._writer.write(exchange.our_payload)
+        self._swap_tables()
+
+    def _on_kexinit(self, payload: bytes, items: list[Item]) -> None:
+        exchange = self._exchange
+        if exchange is not None and exchange.theirs is not None:
+            raise ProtocolError("second KEXINIT in one key exchange")
+        theirs = KexInit.decode(payload)
+        if exchange is None:
+            exchange = self._exchange = Exchange(first=False)
+        exchange.theirs, exchange.their_payload = theirs, payload
+        if exchange.first:
+            self._read_markers(theirs)
+        if exchange.ours is None:
+            self._start_exchange()
+        algorithms = exchange.agree(self.role, self._suite)
+        context = self._kex_context(exchange, algorithms)
+        exchange.method = self._make_kex(algorithms.kex, context)
+        self._swap_tables()
+        init = exchange.method.start()
+        if init is not None:
+            self._writer.write(init)
+
+    def _read_markers(self, theirs: KexInit) -> None:
+        """Strict KEX and extensions are decided here, once (RFC 8308, section 2.1; strict KEX draft)."""
+        peer_is_server = self.role == "client"
+        offered = (STRICT_KEX_SERVER if peer_is_server else STRICT_KEX_CLIENT) in theirs.kex
+        self._peer_takes_ext_info = (EXT_INFO_SERVER if peer_is_server else EXT_INFO_CLIENT) in theirs.kex
+        self.strict_kex = offered and self.config.strict_kex != "off"
+        if self.config.strict_kex == "require" and not offered:
+            raise NegotiationError("the peer does not offer strict KEX", category="strict kex", theirs=theirs.kex)
+        if self.strict_kex and self._reader.sequence != 1:
+            raise ProtocolError("strict KEX violation: KEXINIT was not the first packet")
+
+    def _kex_context(self, exchange: Exchange, algorithms: Algorithms) -> KexContext:
+        assert self.peer_ident is not None
+        if self.role == "client":
+            return KexContext("client", self._ident, self.peer_ident, exchange.our_payload, exchange.their_payload)
+        key, name = self._signers[algorithms.host_key], algorithms.host_key
+        self.host_key = key.public_key.blob
+        return KexContext(
+            "server",
+            self.peer_ident,
+            self._ident,
+            exchange.their_payload,
+            exchange.our_payload,
+            host_key=self.host_key,
+            sign=lambda data: key.sign(name, data),
+        )
+
+    def _on_kex_message(self, payload: bytes, items: list[Item]) -> None:
+        exchange = self._exchange
+        if exchange is None or exchange.method is None or exchange.result is not None:
+            raise ProtocolError(f"message {payload[0]} is out of order in the key exchange")
+        reply = exchange.method.step(payload)
+        result = exchange.result = exchange.method.result
+        if reply is not None:
+            self._writer.write(reply)
+        if result is None:
+            return
+        if self.session_id is None:
+            self.session_id = result.exchange_hash
+        if self.role == "server":
+            self._send_newkeys(exchange)
+            return
+        assert exchange.algorithms is not None
+        try:
+            key = PublicKey.from_blob(result.host_key, rsa_min_bits=self.config.rsa_min_bits)
+            key.verify(exchange.algorithms.host_key, result.exchange_hash, result.signature)
+        except SignatureError as error:
+            raise HostKeyError(
+                f"the server's signature over the key exchange is wrong: {error.message}",
+                verdict="signature",
+                reason=DisconnectReason.KEY_EXCHANGE_FAILED,
+            ) from error
+        if result.host_key == self.host_key:
+            self._send_newkeys(exchange)
+        else:
+            self._offered = exchange
+            items.append(HostKeyOffered(exchange.algorithms.host_key, result.host_key, exchange.first))
+
+    def _send_newkeys(self, exchange: Exchange) -> None:
+        """Own NEWKEYS: new keys for what leaves, and the gate opens (RFC 4253, section 7.3)."""
+        assert self.session_id is not None
+        writer = self._writer
+        writer.write(NEWKEYS)
+        spec, sealer = exchange.sealer(self.role, self._suite, self.session_id)
+        writer.change(sealer, reset=self.strict_kex)
+        exchange.newkeys_sent = True
+        self._ciphers = (spec, self._ciphers[1])
+        self._write_limits = self._limits(spec, writer.packets, writer.total)
+        if exchange.first and self.role == "server" and self._peer_takes_ext_info:
+            writer.write(ext_info({EXT_SERVER_SIG_ALGS: name_list(HOST_KEY_ALGORITHMS)[4:], EXT_PING: b"0"}))
+        self._swap_tables()
+        held, self._held = self._held, []
+        self.held_size = 0
+        for payload in held:
+            writer.write(payload)
+            if payload[0] in (MSG_USERAUTH_SUCCESS, MSG_USERAUTH_INFO_REQUEST) and self.phase is not Phase.OPEN:
+                self._sent(payload[0])
+
+    def _on_newkeys(self, payload: bytes, items: list[Item]) -> None:
+        exchange = self._exchange
+        if exchange is None or not exchange.newkeys_sent or len(payload) != 1:
+            raise ProtocolError("NEWKEYS is out of order")
+        assert self.session_id is not None
+        reader = self._reader
+        spec, opener = exchange.opener(self.role, self._suite, self.session_id)
+        reader.change(opener, reset=self.strict_kex)
+        exchange.newkeys_received = True
+        self.algorithms = exchange.algorithms
+        self._ciphers = (self._ciphers[0], spec)
+        self._read_limits = self._limits(spec, reader.packets, reader.total)
+        self._exchange = None
+        if exchange.first:
+            self.phase = Phase.SERVICE
+            self._first_sequence = reader.sequence
+            if self.role == "client":
+                reader.length_max = PACKET_LENGTH_MAX
+        self._swap_tables()
+        items.append(KeysChanged(exchange.first))
+
+    def _limits(self, spec: CipherSpec, packets: int, total: int) -> tuple[int, int]:
+        """Counts of packets and bytes at which a key installed now has carried enough."""
+        return packets + self.config.rekey_packets, total + self.config.rekey_bytes_for(spec)
+
+
+def _signers(host_keys: Sequence[PrivateKey]) -> dict[str, PrivateKey]:
+    """Signature algorithm to key; the first key that can do it."""
+    signers: dict[str, PrivateKey] = {}
+    for key in host_keys:
+        for name in key.signature_algorithms:
+            signers.setdefault(name, key)
+    return signers
+
+
+_HANDLERS: dict[int, Callable[[SSHTransport, bytes, list[Item]], None]] = {
+    MSG_DISCONNECT: SSHTransport._on_disconnect,
+    MSG_IGNORE: SSHTransport._on_ignore,
+    MSG_UNIMPLEMENTED: SSHTransport._on_unimplemented,
+    MSG_DEBUG: SSHTransport._on_debug,
+    MSG_SERVICE_REQUEST: SSHTransport._on_service,
+    MSG_SERVICE_ACCEPT: SSHTransport._on_service,
+    MSG_EXT_INFO: SSHTransport._on_ext_info,
+    MSG_KEXINIT: SSHTransport._on_kexinit,
+    MSG_NEWKEYS: SSHTransport._on_newkeys,
+    MSG_USERAUTH_REQUEST: SSHTransport._on_answer,
+    MSG_USERAUTH_INFO_RESPONSE: SSHTransport._on_answer,
+    MSG_USERAUTH_SUCCESS: SSHTransport._on_success,
+    MSG_PING: SSHTransport._on_ping,
+}
