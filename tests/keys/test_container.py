@@ -6,14 +6,19 @@ import base64
 import json
 import shutil
 import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cryptography.exceptions import UnsupportedAlgorithm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sshtransport.errors import KeyFileError, LocalError
 from sshtransport.keys import BCRYPT_ROUNDS_MAX, KEY_FILE_CIPHERS, PrivateKey, PublicKey
+from sshtransport.keys.algorithms import KEY_TYPES as KEY_ROWS
+from sshtransport.keys.algorithms import PrivateMaterial
 from sshtransport.wire import Reader, string, uint32
 from tests.support.private_keys import KEY_TYPES, private_key
 
@@ -189,6 +194,26 @@ def test_written_files_differ_by_their_random_parts() -> None:
     assert ED.to_openssh() != ED.to_openssh()
 
 
+def test_a_cipher_that_the_library_has_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """3DES lives in the library's attic; without it the other ciphers go on working."""
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.decrepit.ciphers.algorithms", None)
+    with pytest.raises(KeyFileError, match="3des-cbc") as caught:
+        PrivateKey.load(FILES["3des-cbc"]["private"].encode(), FILES["3des-cbc"]["passphrase"])
+    assert not caught.value.passphrase_needed
+    with pytest.raises(LocalError, match="3des-cbc"):
+        ED.to_openssh("x", cipher="3des-cbc", rounds=1)
+    assert PrivateKey.load(ED.to_openssh("x", rounds=1), "x").public_key == ED.public_key
+
+
+def test_a_key_type_that_the_library_has_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(reader: Reader) -> PrivateMaterial:
+        raise UnsupportedAlgorithm("gone")
+
+    monkeypatch.setitem(KEY_ROWS, "ssh-ed25519", replace(KEY_ROWS["ssh-ed25519"], parse_private=gone))
+    with pytest.raises(KeyFileError, match="not available"):
+        PrivateKey.load(ED_TEXT.encode())
+
+
 # --- hostile files ---------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "name", ["ssh-ed25519", "ecdsa-sha2-nistp521", "ssh-rsa", "aes256-ctr", "aes256-gcm@openssh.com"]
@@ -284,7 +309,7 @@ def test_the_builder_of_these_tests_builds_good_files() -> None:
         armour(b""),
         armour(b"openssh-key-v2\0"),
         ED_TEXT.replace(END, "").encode(),
-        ED_TEXT.replace("A", "!", 1).encode(),
+        ED_TEXT.replace("AAA", "A!A", 1).encode(),
         BEGIN.encode(),
         f"{BEGIN}{END}".encode(),
     ],

@@ -328,6 +328,7 @@ TEXT = private_key("ssh-ed25519").public_key.to_text().rsplit(" ", 2)[0]
         lambda t: t.replace("ssh-ed25519", "ssh-rsa"),
         lambda t: t + "!",
         lambda t: t[:-3],
+        lambda t: t[:-4],
         lambda t: t + "\n" + t,
         lambda t: "ssh-ed25519 é",
         lambda t: "restrict " + t,
