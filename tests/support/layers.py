@@ -26,6 +26,7 @@ FLOORS: Mapping[str, int] = {
     "negotiation": 4,
     "packets": 4,
     "gates": 5,
+    "exchange": 5,
     "transport": 6,
     "auth": 7,
     "connection": 7,
