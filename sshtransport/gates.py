@@ -27,7 +27,7 @@ from .constants import (
     MSG_USERAUTH_SUCCESS,
 )
 
-__all__ = ("ArrivalGate", "Arrival", "DEPARTURE", "Departure", "Phase", "REKEY_DEPARTURE", "arrival_gate")
+__all__ = ("ArrivalGate", "Arrival", "DEPARTURE", "Departure", "Phase", "REKEY_DEPARTURE", "REPLIES", "arrival_gate")
 
 
 class Arrival(IntEnum):
@@ -165,3 +165,6 @@ REKEY_DEPARTURE: Final = {
     )
     for key, table in DEPARTURE.items()
 }
+
+#: Answers that the peer can make us owe it: UNIMPLEMENTED, global and channel replies, PONG.
+REPLIES: Final = frozenset({3, 81, 82, 91, 92, 99, 100, 193})

@@ -24,18 +24,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 
-from .ciphers import NONE, CipherSpec
 from .config import Role, TransportConfig
 from .constants import (
-    EXT_INFO_CLIENT,
-    EXT_INFO_SERVER,
     EXT_PING,
     EXT_SERVER_SIG_ALGS,
     HELD_OUTPUT_MAX,
-    MSG_CHANNEL_FAILURE,
-    MSG_CHANNEL_OPEN_CONFIRMATION,
-    MSG_CHANNEL_OPEN_FAILURE,
-    MSG_CHANNEL_SUCCESS,
     MSG_DEBUG,
     MSG_DISCONNECT,
     MSG_EXT_INFO,
@@ -43,13 +36,9 @@ from .constants import (
     MSG_KEXINIT,
     MSG_NEWKEYS,
     MSG_PING,
-    MSG_PONG,
-    MSG_REQUEST_FAILURE,
-    MSG_REQUEST_SUCCESS,
     MSG_SERVICE_ACCEPT,
     MSG_SERVICE_REQUEST,
     MSG_UNIMPLEMENTED,
-    MSG_USERAUTH_INFO_REQUEST,
     MSG_USERAUTH_INFO_RESPONSE,
     MSG_USERAUTH_REQUEST,
     MSG_USERAUTH_SUCCESS,
@@ -58,19 +47,15 @@ from .constants import (
     PAUSED_INPUT_MAX,
     SEQUENCE_MODULUS,
     SERVICE_USERAUTH,
-    STRICT_KEX_CLIENT,
-    STRICT_KEX_SERVER,
 )
 from .errors import (
     ConnectionLost,
     DisconnectReason,
     HostKeyError,
     LocalError,
-    NegotiationError,
     PeerDisconnected,
     ProtocolError,
     RemoteError,
-    SignatureError,
     SSHError,
 )
 from .events import (
@@ -83,14 +68,11 @@ from .events import (
     KeysChanged,
     UnimplementedReceived,
 )
-from .exchange import Exchange, Suite
-from .gates import DEPARTURE, REKEY_DEPARTURE, Arrival, Departure, Phase, arrival_gate
+from .gates import DEPARTURE, REKEY_DEPARTURE, REPLIES, Arrival, Departure, Phase, arrival_gate
 from .ident import IdentReader, build_ident
-from .kex import KexContext, make_kex
-from .keys import HOST_KEY_ALGORITHMS, PrivateKey, PublicKey
+from .keying import Keying
+from .keys import HOST_KEY_ALGORITHMS, PrivateKey
 from .messages import (
-    NEWKEYS,
-    KexInit,
     decode_debug,
     decode_disconnect,
     decode_ext_info,
@@ -104,24 +86,13 @@ from .messages import (
 )
 from .negotiation import Algorithms
 from .packets import PacketReader, PacketWriter, PaddingPool
-from .wire import Buffer, name_list
+from .wire import Buffer
 
 __all__ = ("SSHTransport", "TransportState")
 
 _OWN_ARENA_SIZE = 64 * 1024
 _NOTHING_LEAVES = bytes([Departure.FORBID]) * 256
-_REPLIES = frozenset(
-    {
-        MSG_UNIMPLEMENTED,
-        MSG_REQUEST_SUCCESS,
-        MSG_REQUEST_FAILURE,
-        MSG_CHANNEL_OPEN_CONFIRMATION,
-        MSG_CHANNEL_OPEN_FAILURE,
-        MSG_CHANNEL_SUCCESS,
-        MSG_CHANNEL_FAILURE,
-        MSG_PONG,
-    }
-)
+_SERVER_EXT_INFO = ext_info({EXT_SERVER_SIG_ALGS: ",".join(HOST_KEY_ALGORITHMS).encode(), EXT_PING: b"0"})
 
 Item = bytes | Event
 
@@ -165,23 +136,9 @@ class SSHTransport:
         self.config = config = config or TransportConfig()
         self.role: Role = role
         self.phase = Phase.IDENTIFICATION
-        self.session_id: bytes | None = None
-        self.algorithms: Algorithms | None = None
-        self.strict_kex = False
-        self.host_key: bytes | None = None
         self.peer_ident: bytes | None = None
         self.peer_extensions: Mapping[str, bytes] = {}
         self.congested = False  # set by the shell while its socket takes no more
-        self._random = random
-        self._suite = Suite(config.offered_ciphers(), config.offered_macs())
-        self._kex_offer = config.offered_kex(role)
-        self._signers = _signers(host_keys) if role == "server" else {}
-        self._host_key_offer = config.offered_host_key_algorithms(self._signers if role == "server" else None)
-        if not self._host_key_offer:
-            raise LocalError("a server needs a host key of an offered algorithm")
-        if not self._kex_offer:
-            raise LocalError("no key exchange method works here")
-        self._make_kex = make_kex  # replays of recorded sessions put their own here
         self._arena = None if arena is None else memoryview(arena)
         self._writer = PacketWriter(PaddingPool(config.padding or random))
         self._reader = PacketReader()
@@ -190,13 +147,11 @@ class SSHTransport:
         self._held: list[bytes] = []  # control messages that wait for our NEWKEYS
         self._owed = 0  # bytes of replies that the peer has not been sent yet
         self.held_size = 0
-        self._exchange: Exchange | None = None
-        self._offered: Exchange | None = None  # waits for a verdict on its host key
+        self._offered: bytes | None = None  # a host key that waits for its verdict
         self._kept = b""  # input behind it
-        self._peer_takes_ext_info = False
         self._ext_info_count = 0
-        self._ciphers = (NONE, NONE)  # outgoing, incoming
-        self._write_limits = self._read_limits = (SEQUENCE_MODULUS, 2**63)  # absolute packets, bytes
+        self._first_sequence = 0  # of the first packet under keys
+        self._keying = Keying(role, config, host_keys, random, self._writer, self._reader)
         self._swap_tables()
         self._ident = build_ident(config.software_version)
         self._writer.write_raw(self._ident + b"\r\n")
@@ -211,7 +166,27 @@ class SSHTransport:
             return TransportState.CLOSED
         if self.phase in (Phase.IDENTIFICATION, Phase.KEX):
             return TransportState.HANDSHAKE
-        return TransportState.OPEN if self._exchange is None else TransportState.REKEY
+        return TransportState.OPEN if self._keying.exchange is None else TransportState.REKEY
+
+    @property
+    def session_id(self) -> bytes | None:
+        """The hash of the first key exchange, for the life of the connection (RFC 4253, section 7.2)."""
+        return self._keying.session_id
+
+    @property
+    def algorithms(self) -> Algorithms | None:
+        """What the last complete key exchange agreed on."""
+        return self._keying.algorithms
+
+    @property
+    def strict_kex(self) -> bool:
+        """Whether strict KEX is in force."""
+        return self._keying.strict
+
+    @property
+    def host_key(self) -> bytes | None:
+        """The server's public key blob; at a client only once it has been accepted."""
+        return self._keying.host_key
 
     @property
     def want_read(self) -> bool:
@@ -221,7 +196,7 @@ class SSHTransport:
     @property
     def secure(self) -> bool:
         """Whether both directions are encrypted and authenticated now."""
-        return self._ciphers[0].secure and self._ciphers[1].secure
+        return all(spec.secure for spec in self._keying.ciphers)
 
     @property
     def can_send_data(self) -> bool:
@@ -253,7 +228,7 @@ class SSHTransport:
         arena = self._arena
         if arena is None:
             self._arena = arena = memoryview(bytearray(_OWN_ARENA_SIZE))
-        if self._exchange is not None and len(arena) > PAUSED_INPUT_MAX:
+        if self._keying.exchange is not None and len(arena) > PAUSED_INPUT_MAX:
             # What arrives behind a host key in doubt must fit the input that is kept.
             return arena[: max(PAUSED_INPUT_MAX - len(self._kept), 1)]
         return arena
@@ -300,6 +275,7 @@ class SSHTransport:
             if ident is None:
                 return items
             self.peer_ident = ident
+            self._keying.idents = (self._ident, ident) if self.role == "client" else (ident, self._ident)
             self.phase = Phase.KEX
             self._swap_tables()
             items.append(IdentificationReceived(ident))
@@ -318,7 +294,7 @@ class SSHTransport:
                     return items
                 if self.phase is Phase.CLOSED:
                     break
-            packets, total = self._read_limits
+            packets, total = self._keying.read_limits
             if reader.packets >= packets or reader.total >= total:
                 self._limit_reached()
         except RemoteError as error:
@@ -355,7 +331,7 @@ class SSHTransport:
             self._hold(payload)
             return
         self._writer.write(payload)
-        if number in _REPLIES:
+        if number in REPLIES:
             self._owe(len(payload))
         if outcome == Departure.SWITCH:
             self._sent(number)
@@ -383,7 +359,7 @@ class SSHTransport:
         Raises:
             LocalError: before login, unless the configuration allows it, and after the end.
         """
-        if self._exchange is not None and self.phase not in (Phase.IDENTIFICATION, Phase.KEX):
+        if self._keying.exchange is not None and self.phase not in (Phase.IDENTIFICATION, Phase.KEX):
             return
         if not self._may_rekey():
             raise LocalError(f"no rekey during {self.phase}")
@@ -401,12 +377,10 @@ class SSHTransport:
         Raises:
             LocalError: no host key is waiting.
         """
-        exchange = self._take_offered()
+        self._keying.host_key = self._take_offered()
         items = self.take_events()
-        assert exchange.result is not None
-        self.host_key = exchange.result.host_key
         kept, self._kept = self._kept, b""
-        self._send_newkeys(exchange)
+        self._send_newkeys()
         return self._parse(memoryview(kept), items)
 
     def reject_host_key(self, why: str | HostKeyError = "refused") -> list[Item]:
@@ -421,15 +395,15 @@ class SSHTransport:
         self._fail(error, items)
         return items
 
-    def _take_offered(self) -> Exchange:
+    def _take_offered(self) -> bytes:
         if self._offered is None:
             raise LocalError("no host key is waiting for a verdict")
-        exchange, self._offered = self._offered, None
-        return exchange
+        host_key, self._offered = self._offered, None
+        return host_key
 
     def _hold(self, payload: bytes) -> None:
         size = len(payload)
-        if payload[0] in _REPLIES:
+        if payload[0] in REPLIES:
             self._owe(size)
         elif self.held_size + size > HELD_OUTPUT_MAX:
             raise LocalError("too much output is waiting for the key exchange to end")
@@ -443,7 +417,7 @@ class SSHTransport:
             self._fail(ProtocolError("too many replies are owed", limit=HELD_OUTPUT_MAX), self._events)
 
     def _check_write_limits(self) -> None:
-        packets, total = self._write_limits
+        packets, total = self._keying.write_limits
         if self._writer.total >= total or self._writer.packets >= packets:
             try:
                 self._limit_reached()
@@ -482,7 +456,8 @@ class SSHTransport:
         known = [r for r in DisconnectReason if r == reason]
         items.append(Disconnected(known[0] if known else reason, description, error))
         self.phase = Phase.CLOSED
-        self._exchange = self._offered = None
+        self._offered = None
+        self._keying.drop()
         self._kept = b""
         self._held.clear()
         self.held_size = 0
@@ -492,15 +467,13 @@ class SSHTransport:
 
     def _swap_tables(self) -> None:
         """Recompute what may arrive and leave; called on every transition."""
-        exchange, phase = self._exchange, self.phase
+        phase, keying = self.phase, self._keying
         if phase is Phase.CLOSED or phase is Phase.IDENTIFICATION:
             self._departure = _NOTHING_LEAVES
             self._gate = arrival_gate(self.role, Phase.KEX, in_exchange=True, strict=True)
             return
-        arriving = exchange is not None and exchange.theirs is not None and not exchange.newkeys_received
-        self._gate = arrival_gate(self.role, phase, in_exchange=arriving, strict=self.strict_kex)
-        leaving = exchange is not None and exchange.ours is not None and not exchange.newkeys_sent
-        tables = REKEY_DEPARTURE if leaving else DEPARTURE
+        self._gate = arrival_gate(self.role, phase, in_exchange=keying.shuts_input, strict=keying.strict)
+        tables = REKEY_DEPARTURE if keying.shuts_output else DEPARTURE
         self._departure = tables.get((self.role, phase), _NOTHING_LEAVES)
 
     def _move(self, phase: Phase) -> None:
@@ -508,7 +481,7 @@ class SSHTransport:
         self._swap_tables()
 
     def _dispatch(self, payload: bytes, items: list[Item]) -> None:
-        exchange = self._exchange
+        exchange = self._keying.exchange
         if exchange is not None and exchange.drop_next:
             exchange.drop_next = False
             return
@@ -525,7 +498,7 @@ class SSHTransport:
             raise ProtocolError(f"message {number} is not allowed during {self._where()}")
 
     def _where(self) -> str:
-        return "a key exchange" if self._exchange is not None and self.phase is not Phase.KEX else self.phase
+        return "a rekey" if self._keying.exchange is not None and self.phase is not Phase.KEX else self.phase
 
     def _answer_unimplemented(self) -> None:
         payload = unimplemented((self._reader.sequence - 1) % SEQUENCE_MODULUS)
@@ -593,161 +566,58 @@ class SSHTransport:
 
     def _limit_reached(self) -> None:
         """A key has carried enough: change it, or, before login, end (design section 4)."""
-        if self._exchange is not None:
+        if self._keying.exchange is not None:
             return
         if not self._may_rekey():
             raise ProtocolError(f"too much traffic during {self.phase}")
         self._start_exchange()
 
     def _start_exchange(self) -> None:
-        """Send our KEXINIT, which shuts the departure gate in the same step."""
-        exchange = self._exchange
-        if exchange is None:
-            exchange = self._exchange = Exchange(first=self.session_id is None)
-        suite = self._suite
-        kex = self._kex_offer
-        if exchange.first:
-            # Markers stand last, or they would spoil the peer's guess, and only in the first KEXINIT.
-            kex += (EXT_INFO_CLIENT if self.role == "client" else EXT_INFO_SERVER,)
-            if self.config.strict_kex != "off":
-                kex += (STRICT_KEX_CLIENT if self.role == "client" else STRICT_KEX_SERVER,)
-        ciphers, macs = tuple(suite.ciphers), tuple(suite.macs)
-        exchange.ours = KexInit(self._random(16), kex, self._host_key_offer, ciphers, ciphers, macs, macs)
-        exchange.our_payload = exchange.ours.encode()
-        self._writer.write(exchange.our_payload)
+        """Our KEXINIT leaves and shuts the departure gate in the same step."""
+        self._keying.start()
         self._swap_tables()
 
     def _on_kexinit(self, payload: bytes, items: list[Item]) -> None:
-        exchange = self._exchange
-        if exchange is not None and exchange.theirs is not None:
-            raise ProtocolError("second KEXINIT in one key exchange")
-        theirs = KexInit.decode(payload)
-        if exchange is None:
-            exchange = self._exchange = Exchange(first=False)
-        exchange.theirs, exchange.their_payload = theirs, payload
-        if exchange.first:
-            self._read_markers(theirs)
-        if exchange.ours is None:
-            self._start_exchange()
-        algorithms = exchange.agree(self.role, self._suite)
-        context = self._kex_context(exchange, algorithms)
-        exchange.method = self._make_kex(algorithms.kex, context)
+        self._keying.on_kexinit(payload)
         self._swap_tables()
-        init = exchange.method.start()
-        if init is not None:
-            self._writer.write(init)
-
-    def _read_markers(self, theirs: KexInit) -> None:
-        """Strict KEX and extensions are decided here, once (RFC 8308, section 2.1; strict KEX draft)."""
-        peer_is_server = self.role == "client"
-        offered = (STRICT_KEX_SERVER if peer_is_server else STRICT_KEX_CLIENT) in theirs.kex
-        self._peer_takes_ext_info = (EXT_INFO_SERVER if peer_is_server else EXT_INFO_CLIENT) in theirs.kex
-        self.strict_kex = offered and self.config.strict_kex != "off"
-        if self.config.strict_kex == "require" and not offered:
-            raise NegotiationError("the peer does not offer strict KEX", category="strict kex", theirs=theirs.kex)
-        if self.strict_kex and self._reader.sequence != 1:
-            raise ProtocolError("strict KEX violation: KEXINIT was not the first packet")
-
-    def _kex_context(self, exchange: Exchange, algorithms: Algorithms) -> KexContext:
-        assert self.peer_ident is not None
-        if self.role == "client":
-            return KexContext("client", self._ident, self.peer_ident, exchange.our_payload, exchange.their_payload)
-        key, name = self._signers[algorithms.host_key], algorithms.host_key
-        self.host_key = key.public_key.blob
-        return KexContext(
-            "server",
-            self.peer_ident,
-            self._ident,
-            exchange.their_payload,
-            exchange.our_payload,
-            host_key=self.host_key,
-            sign=lambda data: key.sign(name, data),
-        )
 
     def _on_kex_message(self, payload: bytes, items: list[Item]) -> None:
-        exchange = self._exchange
-        if exchange is None or exchange.method is None or exchange.result is not None:
-            raise ProtocolError(f"message {payload[0]} is out of order in the key exchange")
-        reply = exchange.method.step(payload)
-        result = exchange.result = exchange.method.result
-        if reply is not None:
-            self._writer.write(reply)
-        if result is None:
+        keying = self._keying
+        if not keying.on_message(payload):
             return
-        if self.session_id is None:
-            self.session_id = result.exchange_hash
-        if self.role == "server":
-            self._send_newkeys(exchange)
-            return
-        assert exchange.algorithms is not None
-        try:
-            key = PublicKey.from_blob(result.host_key, rsa_min_bits=self.config.rsa_min_bits)
-            key.verify(exchange.algorithms.host_key, result.exchange_hash, result.signature)
-        except SignatureError as error:
-            raise HostKeyError(
-                f"the server's signature over the key exchange is wrong: {error.message}",
-                verdict="signature",
-                reason=DisconnectReason.KEY_EXCHANGE_FAILED,
-            ) from error
-        if result.host_key == self.host_key:
-            self._send_newkeys(exchange)
+        exchange = keying.exchange
+        assert exchange is not None and exchange.result is not None and exchange.algorithms is not None
+        if self.role == "server" or exchange.result.host_key == keying.host_key:
+            self._send_newkeys()
         else:
-            self._offered = exchange
-            items.append(HostKeyOffered(exchange.algorithms.host_key, result.host_key, exchange.first))
+            self._offered = exchange.result.host_key
+            items.append(HostKeyOffered(exchange.algorithms.host_key, exchange.result.host_key, exchange.first))
 
-    def _send_newkeys(self, exchange: Exchange) -> None:
-        """Own NEWKEYS: new keys for what leaves, and the gate opens (RFC 4253, section 7.3)."""
-        assert self.session_id is not None
-        writer = self._writer
-        writer.write(NEWKEYS)
-        spec, sealer = exchange.sealer(self.role, self._suite, self.session_id)
-        writer.change(sealer, reset=self.strict_kex)
-        exchange.newkeys_sent = True
-        self._ciphers = (spec, self._ciphers[1])
-        self._write_limits = self._limits(spec, writer.packets, writer.total)
-        if exchange.first and self.role == "server" and self._peer_takes_ext_info:
-            writer.write(ext_info({EXT_SERVER_SIG_ALGS: name_list(HOST_KEY_ALGORITHMS)[4:], EXT_PING: b"0"}))
+    def _send_newkeys(self) -> None:
+        """The departure gate opens again: first EXT_INFO where one is due, then what was held."""
+        keying, writer = self._keying, self._writer
+        exchange = keying.exchange
+        assert exchange is not None
+        keying.send_newkeys()
+        if exchange.first and self.role == "server" and keying.peer_takes_ext_info:
+            writer.write(_SERVER_EXT_INFO)
         self._swap_tables()
         held, self._held = self._held, []
         self.held_size = 0
         for payload in held:
             writer.write(payload)
-            if payload[0] in (MSG_USERAUTH_SUCCESS, MSG_USERAUTH_INFO_REQUEST) and self.phase is not Phase.OPEN:
+            if self._departure[payload[0]] == Departure.SWITCH:
                 self._sent(payload[0])
 
     def _on_newkeys(self, payload: bytes, items: list[Item]) -> None:
-        exchange = self._exchange
-        if exchange is None or not exchange.newkeys_sent or len(payload) != 1:
-            raise ProtocolError("NEWKEYS is out of order")
-        assert self.session_id is not None
-        reader = self._reader
-        spec, opener = exchange.opener(self.role, self._suite, self.session_id)
-        reader.change(opener, reset=self.strict_kex)
-        exchange.newkeys_received = True
-        self.algorithms = exchange.algorithms
-        self._ciphers = (self._ciphers[0], spec)
-        self._read_limits = self._limits(spec, reader.packets, reader.total)
-        self._exchange = None
-        if exchange.first:
+        first = self._keying.on_newkeys(payload)
+        if first:
             self.phase = Phase.SERVICE
-            self._first_sequence = reader.sequence
+            self._first_sequence = self._reader.sequence
             if self.role == "client":
-                reader.length_max = PACKET_LENGTH_MAX
+                self._reader.length_max = PACKET_LENGTH_MAX
         self._swap_tables()
-        items.append(KeysChanged(exchange.first))
-
-    def _limits(self, spec: CipherSpec, packets: int, total: int) -> tuple[int, int]:
-        """Counts of packets and bytes at which a key installed now has carried enough."""
-        return packets + self.config.rekey_packets, total + self.config.rekey_bytes_for(spec)
-
-
-def _signers(host_keys: Sequence[PrivateKey]) -> dict[str, PrivateKey]:
-    """Signature algorithm to key; the first key that can do it."""
-    signers: dict[str, PrivateKey] = {}
-    for key in host_keys:
-        for name in key.signature_algorithms:
-            signers.setdefault(name, key)
-    return signers
+        items.append(KeysChanged(first))
 
 
 _HANDLERS: dict[int, Callable[[SSHTransport, bytes, list[Item]], None]] = {

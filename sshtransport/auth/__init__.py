@@ -1,5 +1,6 @@
 """Login: the machines of RFC 4252 and RFC 4256 for both sides, and ready-made authenticators."""
 
+from .authenticators import PARTIAL_SUCCESS, AuthInfo, AuthorizedKeys, Grant, PartialSuccess, Passwords, verdict_of
 from .client import ClientAuth, choose_algorithms
 from .events import (
     AnswersReceived,
@@ -21,12 +22,16 @@ from .events import (
 from .server import ServerAuth
 
 __all__ = (
+    "PARTIAL_SUCCESS",
     "AnswersReceived",
     "AuthEvent",
+    "AuthInfo",
     "AuthRefused",
     "AuthSucceeded",
+    "AuthorizedKeys",
     "BannerReceived",
     "ClientAuth",
+    "Grant",
     "KeyAccepted",
     "KeyPresented",
     "KeyQueried",
@@ -34,9 +39,12 @@ __all__ = (
     "KeyboardInteractiveRequested",
     "NoneRequested",
     "PasswordChangeRequested",
+    "PartialSuccess",
     "PasswordPresented",
+    "Passwords",
     "PromptsReceived",
     "ServerAuth",
     "ServiceAccepted",
     "choose_algorithms",
+    "verdict_of",
 )

@@ -163,9 +163,10 @@ class Channel:
     def refuse(self, reason: OpenFailureReason, description: str = "") -> None:
         """Refuse the peer's open; the channel is gone then."""
         self._need_requested()
+        payload = refusal(self.peer_number, reason, description)
         self.state = _CLOSED
         del self._shared.channels[self.number]
-        self._shared.sink.send(refusal(self.peer_number, reason, description))
+        self._shared.sink.send(payload)
 
     def _need_requested(self) -> None:
         if self.state is not _REQUESTED:

@@ -273,6 +273,8 @@ SERVER_REQUESTS: Final = _table(ExitStatus, ExitSignal)
 def encode_request(request: ChannelRequest) -> tuple[str, bytes]:
     """The request's name and the bytes after want_reply."""
     name = request.name if isinstance(request, UnknownRequest) else request.TYPE
+    if not name.isascii():
+        raise LocalError("a request name is US-ASCII")
     try:
         return name, request._encode()
     except (struct.error, UnicodeEncodeError) as error:
