@@ -10,8 +10,7 @@ from __future__ import annotations
 import hmac
 import logging
 import os
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
@@ -106,12 +105,13 @@ PARTIAL_SUCCESS: Final = PartialSuccess.PARTIAL_SUCCESS
 class AuthInfo:
     """What a check knows besides the name and the proof.
 
-    ``peer_address`` is the client's IP address as text, None when it came another way (a Unix
-    socket); ``completed`` the methods already answered with PARTIAL_SUCCESS in this login, in
-    order: a second factor must look there before it says True. ``connection`` is the server's
-    object for the connection.
+    ``now`` is the POSIX time of the attempt. ``peer_address`` is the client's IP address as text,
+    None when it came another way (a Unix socket). ``completed`` lists the methods already answered
+    with PARTIAL_SUCCESS in this login, in order: a second factor must look there before it says
+    True. ``connection`` is the server's object for the connection.
     """
 
+    now: float
     peer_address: str | None = None
     peer_port: int | None = None
     completed: tuple[str, ...] = ()
@@ -134,7 +134,7 @@ class AuthorizedKeys:
     ``source`` is a path, or a sequence of lines. A file is looked at before each check and read
     again when it changed: to take a line out is to revoke its key. While the file is gone or
     cannot be read, nobody is let in. The keys are good for every user name, unless ``usernames``
-    says for which. ``clock`` gives the POSIX time for ``expiry-time=``.
+    says for which.
 
     Raises KeyFileError when the file cannot be read at first, or a line holds a line end.
     """
@@ -144,19 +144,17 @@ class AuthorizedKeys:
         source: str | os.PathLike[str] | Sequence[str],
         *,
         usernames: Iterable[str] | None = None,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         if isinstance(usernames, str):
             raise LocalError("usernames is a collection of names, not one name")
         self._usernames = None if usernames is None else frozenset(usernames)
-        self._clock = clock
-        self._seen: tuple[int, ...] | None = None  # the file's state when it was read
+        self._seen: tuple[int, ...] | None = None  # the file's state when it was read, once that can be trusted
         self._readable = True
         self._list = _NO_KEYS
         self._path: str | None = None
         if isinstance(source, str | os.PathLike):
             self._path = os.path.expanduser(os.fspath(source))
-            self._read(self._path)
+            self._read(self._path, 0.0)
         else:
             self._use(AuthorizedKeyList.from_text(_joined(source)))
 
@@ -168,16 +166,16 @@ class AuthorizedKeys:
     def check_public_key(self, username: str, key: PublicKey, info: AuthInfo) -> Grant | None:
         """The limits of the first line that lets ``key`` in now and from there, or None."""
         if self._path is not None:
-            self._refresh(self._path)
-        entry = self._list.find(key, info.peer_address, self._clock())
+            self._refresh(self._path, info.now)
+        entry = self._list.find(key, info.peer_address, info.now)
         if entry is None or not (self._usernames is None or username in self._usernames):
             return None
         return Grant.from_options(entry.options)
 
-    def _refresh(self, path: str) -> None:
+    def _refresh(self, path: str, now: float) -> None:
         try:
             if self._seen is None or self._seen != _state(os.stat(path)):
-                self._read(path)
+                self._read(path, now)
             self._readable = True
         except (OSError, KeyFileError) as error:
             self._seen = None
@@ -186,7 +184,7 @@ class AuthorizedKeys:
                 _logger.warning("no authorized keys while they cannot be read: %s", error)
             self._readable = False
 
-    def _read(self, path: str) -> None:
+    def _read(self, path: str, now: float) -> None:
         try:
             before = os.stat(path)  # before reading: a change meanwhile is seen next time
         except (OSError, ValueError) as error:
@@ -194,7 +192,7 @@ class AuthorizedKeys:
         self._use(AuthorizedKeyList.load(path))
         # Two changes within one tick of the file system's clock look like one: a file as young as
         # that is read again.
-        self._seen = _state(before) if self._clock() - before.st_mtime > 1.0 else None
+        self._seen = _state(before) if now - before.st_mtime > 1.0 else None
 
     def _use(self, keys: AuthorizedKeyList) -> None:
         if keys.skipped != self._list.skipped:

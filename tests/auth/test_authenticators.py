@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ from tests.support.auth import key
 KEY = key("ssh-ed25519").public_key
 OTHER = key("ssh-ed25519", 1).public_key
 LINE = KEY.to_text()
-HERE = AuthInfo(peer_address="192.0.2.7", peer_port=1234)
+HERE = AuthInfo(now=time.time(), peer_address="192.0.2.7", peer_port=1234)
 
 
 class TestVerdict:
@@ -135,18 +136,17 @@ class TestAuthorizedKeys:
     def test_from(self, pattern: str, address: str | None, allowed: bool) -> None:
         """Known bugs, K 145: a peer without an IP address is refused, an empty list matches nothing."""
         authenticator = AuthorizedKeys([f'from="{pattern}" {LINE}'])
-        info = AuthInfo(peer_address=address)
+        info = AuthInfo(now=HERE.now, peer_address=address)
         assert (authenticator.check_public_key("me", KEY, info) is not None) is allowed
 
     def test_without_from_any_peer_will_do(self) -> None:
-        assert AuthorizedKeys([LINE]).check_public_key("me", KEY, AuthInfo()) == Grant()
+        assert AuthorizedKeys([LINE]).check_public_key("me", KEY, AuthInfo(now=HERE.now)) == Grant()
 
     def test_expiry(self) -> None:
-        now = [1_000_000_000.0]  # 2001-09-09 01:46:40 UTC
-        authenticator = AuthorizedKeys([f'expiry-time="20010909014641Z" {LINE}'], clock=lambda: now[0])
-        assert authenticator.check_public_key("me", KEY, HERE) == Grant()
-        now[0] += 1
-        assert authenticator.check_public_key("me", KEY, HERE) is None
+        authenticator = AuthorizedKeys([f'expiry-time="20010909014641Z" {LINE}'])
+        last = AuthInfo(now=1_000_000_000.0)  # 2001-09-09 01:46:40 UTC
+        assert authenticator.check_public_key("me", KEY, last) == Grant()
+        assert authenticator.check_public_key("me", KEY, replace(last, now=last.now + 1)) is None
 
     def test_a_later_line_may_match(self) -> None:
         authenticator = AuthorizedKeys([f'from="198.51.100.1" {LINE}', f"no-pty {LINE}"])
@@ -198,6 +198,7 @@ class TestAuthorizedKeys:
         path.write_text(KEY.to_text())
         os.utime(path, (1_000_000_000, 1_000_000_000))
         authenticator = AuthorizedKeys(path)
+        assert authenticator.check_public_key("me", KEY, HERE) == Grant()
         path.write_text(OTHER.to_text())
         os.utime(path, (1_000_000_000, 1_000_000_000))  # as a copying program does; size and time are the old ones
         assert authenticator.check_public_key("me", KEY, HERE) is None
@@ -208,6 +209,7 @@ class TestAuthorizedKeys:
         path.write_text(LINE)
         os.utime(path, (1_000_000_000, 1_000_000_000))
         authenticator = AuthorizedKeys(path)
+        assert authenticator.check_public_key("me", KEY, HERE) == Grant()
         monkeypatch.setattr("sshtransport.auth.authenticators.AuthorizedKeyList", None)
         for _ in range(3):
             assert authenticator.check_public_key("me", KEY, HERE) == Grant()
@@ -283,4 +285,4 @@ class TestPasswords:
 
 
 def test_info_does_not_show_the_connection() -> None:
-    assert "secret" not in repr(AuthInfo(connection="secret"))
+    assert "secret" not in repr(AuthInfo(now=0.0, connection="secret"))
