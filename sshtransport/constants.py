@@ -89,6 +89,7 @@ HELD_OUTPUT_MAX: Final = 64 * 1024  # replies and control messages held during a
 OUTPUT_HIGH_WATER: Final = 256 * 1024  # sealed bytes not yet taken, beyond which channel data waits
 EXT_INFO_MAX_ENTRIES: Final = 1024
 ALGORITHM_NAME_MAX: Final = 64  # RFC 4251, section 6
+OFFER_SHOWN_MAX: Final = 100  # names of the peer's offer that an error keeps
 NAME_LIST_REPLY_BYTES: Final = 32_768
 
 # --- authentication (RFC 4252) ---------------------------------------------------------------------

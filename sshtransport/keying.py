@@ -23,7 +23,7 @@ from .exchange import Exchange, Suite
 from .kex import KexContext, make_kex
 from .keys import PrivateKey, PublicKey
 from .messages import NEWKEYS, KexInit
-from .negotiation import Algorithms
+from .negotiation import Algorithms, shown_offer
 from .packets import PacketReader, PacketWriter
 
 __all__ = ("Keying",)
@@ -153,7 +153,8 @@ class Keying:
         self.peer_takes_ext_info = (EXT_INFO_SERVER if peer_is_server else EXT_INFO_CLIENT) in theirs.kex
         self.strict = offered and self._config.strict_kex != "off"
         if self._config.strict_kex == "require" and not offered:
-            raise NegotiationError("the peer does not offer strict KEX", category="strict kex", theirs=theirs.kex)
+            offer = shown_offer(theirs.kex)
+            raise NegotiationError("the peer does not offer strict KEX", category="strict kex", theirs=offer)
         if self.strict and self._reader.sequence != 1:
             raise ProtocolError("strict KEX violation: KEXINIT was not the first packet")
 

@@ -6,8 +6,8 @@ malformed or followed by trailing bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from .constants import (
     EXT_INFO_MAX_ENTRIES,
@@ -29,6 +29,8 @@ from .wire import Buffer, Reader, boolean, byte, name_list, string, text, uint32
 __all__ = (
     "NEWKEYS",
     "KexInit",
+    "NameList",
+    "Names",
     "debug",
     "decode_debug",
     "decode_disconnect",
@@ -49,33 +51,99 @@ __all__ = (
 NEWKEYS = byte(MSG_NEWKEYS)
 
 
+class NameList:
+    """A name-list where it lies in the peer's message: a name becomes an object only when it is looked at.
+
+    35,000 bytes of one-letter names would otherwise cost a server half a megabyte before login.
+    Empty names are skipped: libssh 0.10.6 sends a trailing comma.
+    """
+
+    __slots__ = ("_data", "_end", "_start")
+
+    def __init__(self, data: bytes, start: int, end: int) -> None:
+        self._data = data
+        self._start = start
+        self._end = end
+
+    def __iter__(self) -> Iterator[str]:
+        data, start, end = self._data, self._start, self._end
+        while start < end:
+            stop = data.find(b",", start, end)
+            if stop < 0:
+                stop = end
+            if stop > start:
+                yield data[start:stop].decode("ascii")
+            start = stop + 1
+
+    def __contains__(self, name: str) -> bool:
+        """Whether the name stands between two commas or ends of the list."""
+        wanted, data, pos, end = name.encode("ascii"), self._data, self._start, self._end
+        while wanted and (pos := data.find(wanted, pos, end)) >= 0:
+            after = pos + len(wanted)
+            starts = pos == self._start or data[pos - 1] == _COMMA
+            if starts and (after == end or data[after] == _COMMA):
+                return True
+            pos = after  # a name holds no comma, so none can start inside what was found
+        return False
+
+    def __repr__(self) -> str:
+        return f"<NameList {visible(self._data[self._start : self._end], 200)!r}>"
+
+
+_COMMA = ord(",")
+
+Names = tuple[str, ...] | NameList
+
+
 @dataclass(frozen=True, slots=True)
 class KexInit:
     """SSH_MSG_KEXINIT (RFC 4253, section 7.1): ten name-lists between a cookie and a flag."""
 
     cookie: bytes
-    kex: tuple[str, ...]
-    host_key: tuple[str, ...]
-    cipher_c2s: tuple[str, ...]
-    cipher_s2c: tuple[str, ...]
-    mac_c2s: tuple[str, ...]
-    mac_s2c: tuple[str, ...]
-    compression_c2s: tuple[str, ...] = ("none",)
-    compression_s2c: tuple[str, ...] = ("none",)
-    languages_c2s: tuple[str, ...] = ()
-    languages_s2c: tuple[str, ...] = ()
+    kex: Names
+    host_key: Names
+    cipher_c2s: Names
+    cipher_s2c: Names
+    mac_c2s: Names
+    mac_s2c: Names
+    compression_c2s: Names = ("none",)
+    compression_s2c: Names = ("none",)
+    languages_c2s: Names = ()
+    languages_s2c: Names = ()
     first_kex_packet_follows: bool = False
 
+    @property
+    def lists(self) -> tuple[Names, ...]:
+        """The ten lists, in the order of the message."""
+        return (
+            self.kex,
+            self.host_key,
+            self.cipher_c2s,
+            self.cipher_s2c,
+            self.mac_c2s,
+            self.mac_s2c,
+            self.compression_c2s,
+            self.compression_s2c,
+            self.languages_c2s,
+            self.languages_s2c,
+        )
+
     def encode(self) -> bytes:
-        lists = b"".join(map(name_list, astuple(self)[1:-1]))
+        lists = b"".join(map(name_list, self.lists))
         return byte(MSG_KEXINIT) + self.cookie + lists + boolean(self.first_kex_packet_follows) + uint32(0)
 
     @classmethod
-    def decode(cls, payload: Buffer) -> KexInit:
+    def decode(cls, payload: bytes) -> KexInit:
         """The reserved field is ignored, as RFC 4253 leaves it open; trailing bytes are refused."""
         reader = Reader(payload, 1)
         cookie = reader.raw(16)
-        lists = [reader.name_list() for _ in range(10)]
+        lists = []
+        for _ in range(10):
+            size = reader.uint32()
+            start = reader.skip(size)
+            if not payload[start : start + size].isascii():
+                raise ProtocolError("name is not US-ASCII")
+            lists.append(NameList(payload, start, start + size))
         follows = reader.boolean()
         reader.uint32()
         reader.end()
@@ -83,7 +151,8 @@ class KexInit:
 
 
 def disconnect(reason: int, description: str) -> bytes:
-    return byte(MSG_DISCONNECT) + uint32(reason) + text(description) + string(b"")
+    """What has no UTF-8 form becomes ``?``: no text may keep a connection from ending."""
+    return byte(MSG_DISCONNECT) + uint32(reason) + string(description.encode("utf-8", "replace")) + string(b"")
 
 
 def decode_disconnect(payload: Buffer) -> tuple[int, str]:

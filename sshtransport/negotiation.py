@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 
-from .constants import ALGORITHM_NAME_MAX, PSEUDO_KEX_NAMES
+from .constants import ALGORITHM_NAME_MAX, OFFER_SHOWN_MAX, PSEUDO_KEX_NAMES
 from .errors import NegotiationError
-from .messages import KexInit
+from .messages import KexInit, Names
+from .wire import visible
 
-__all__ = ("Algorithms", "guess_is_wrong", "negotiate")
+__all__ = ("Algorithms", "guess_is_wrong", "negotiate", "shown_offer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +35,15 @@ def negotiate(client: KexInit, server: KexInit, *, ours: KexInit, needs_mac: Cal
     direction are ignored, even when they are empty or have nothing in common.
 
     Raises:
-        NegotiationError: a category has no common name.
+        NegotiationError: a category has no common name; it keeps at most 100 names of an offer.
     """
 
-    def choose(category: str, wanted: Sequence[str], available: Sequence[str]) -> str:
-        known = frozenset(available)
+    def choose(category: str, wanted: Names, available: Names) -> str:
+        known = frozenset(available) if isinstance(available, tuple) else available
         for name in wanted:
             if name in known and name not in PSEUDO_KEX_NAMES and len(name) <= ALGORITHM_NAME_MAX:
                 return name
-        own, theirs = (wanted, available) if ours is client else (available, wanted)
+        own, theirs = map(shown_offer, (wanted, available) if ours is client else (available, wanted))
         raise NegotiationError(
             f"no common {category}: we offer {_listed(own)}, the peer {_listed(theirs)}",
             category=category,
@@ -76,9 +78,18 @@ def guess_is_wrong(client: KexInit, server: KexInit) -> bool:
     Judged on the raw lists, before unknown names or markers are taken out: both sides must come
     to the same answer.
     """
-    return client.kex[:1] != server.kex[:1] or client.host_key[:1] != server.host_key[:1]
+    return _first(client.kex) != _first(server.kex) or _first(client.host_key) != _first(server.host_key)
 
 
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(name if len(name) <= ALGORITHM_NAME_MAX else name[:61] + "..." for name in names[:20])
+def shown_offer(names: Names) -> tuple[str, ...]:
+    """As much of a list as an error keeps: the peer decides how long it is."""
+    return tuple(islice(names, OFFER_SHOWN_MAX))
+
+
+def _first(names: Names) -> str | None:
+    return next(iter(names), None)
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    shown = ", ".join(visible(name, ALGORITHM_NAME_MAX) for name in names[:20])
     return (shown or "nothing") + (", ..." if len(names) > 20 else "")

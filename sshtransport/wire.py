@@ -104,6 +104,10 @@ class Reader:
         self._pos = start + size
         return start
 
+    def skip(self, size: int) -> int:
+        """Pass over ``size`` bytes; returns where they start in the message."""
+        return self._take(size)
+
     def byte(self) -> int:
         return self._data[self._take(1)]
 
