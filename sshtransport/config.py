@@ -36,6 +36,16 @@ _S = TypeVar("_S", CipherSpec, MACSpec)
 
 _DEFAULT_VERSION = "sshtransport_0.1.0"
 _REKEY_BYTES = 2**30  # RFC 4253, section 9
+_NUMBER = (int, float)
+_RANGES: tuple[tuple[str, type | tuple[type, ...], float, float], ...] = (
+    ("rekey_bytes", int, 1024, 2**60),
+    ("rekey_packets", int, 16, SEQUENCE_MODULUS - 1),
+    ("rekey_seconds", _NUMBER, 0.01, 1e9),
+    ("rekey_timeout", _NUMBER, 0.01, 1e9),
+    ("window_size", int, 1, WINDOW_MAX),
+    ("max_packet_size", int, 1, MAX_PACKET_SIZE_LIMIT),
+    ("rsa_min_bits", int, 1024, RSA_BITS_MAX),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,20 +104,15 @@ class TransportConfig:
             set_field("macs", _checked_specs("macs", self.macs, MACSpec, get_mac))
         if self.strict_kex not in ("auto", "require", "off"):
             raise LocalError(f"strict_kex must be 'auto', 'require' or 'off', not {self.strict_kex!r}")
-        for name, low, high in (
-            ("rekey_bytes", 1024, 2**60),
-            ("rekey_packets", 16, SEQUENCE_MODULUS - 1),
-            ("rekey_seconds", 0.01, 1e9),
-            ("rekey_timeout", 0.01, 1e9),
-            ("window_size", 1, WINDOW_MAX),
-            ("max_packet_size", 1, MAX_PACKET_SIZE_LIMIT),
-            ("rsa_min_bits", 1024, RSA_BITS_MAX),
-        ):
-            value = getattr(self, name)
+        for name, kind, low, high in _RANGES:
+            value: Any = getattr(self, name)
             if value is None and name in ("rekey_bytes", "rekey_seconds"):
                 continue
-            if not isinstance(value, (int, float)) or isinstance(value, bool) or not low <= value <= high:
+            good = isinstance(value, kind) and not isinstance(value, bool)
+            if not good or not low <= value <= high:
                 raise LocalError(f"{name} must be between {low} and {high}, not {value!r}")
+        if self.padding is not None and not callable(self.padding):
+            raise LocalError("padding must be a function of a size")
         build_ident(self.software_version)
 
     # What a transport of a role offers: the explicit lists as they are, the defaults as far as they work here.
@@ -151,35 +156,45 @@ class TransportConfig:
         return min(_REKEY_BYTES if self.rekey_bytes is None else self.rekey_bytes, spec.rekey_bytes or 2**60)
 
 
-def _checked_names(field: str, names: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(names, str):
-        raise LocalError(f"{field} must be a sequence of names, not one string")
-    result = tuple(names)
-    if not result:
-        raise LocalError(f"{field} must not be empty")
-    if len(set(result)) != len(result):
-        raise LocalError(f"{field} has a name twice")
-    for name in result:
-        if name not in known:
-            raise LocalError(f"{field}: unknown name {name!r}; known: {', '.join(known)}")
+def _listed(field: str, entries: Any, kinds: tuple[type, ...]) -> tuple[Any, ...]:
+    """The entries of a sequence that is not one string, each of one of the kinds."""
+    if isinstance(entries, (str, bytes)) or not isinstance(entries, Iterable):
+        raise LocalError(f"{field} must be a sequence of names, not {entries!r}")
+    result = tuple(entries)
+    for entry in result:
+        if not isinstance(entry, kinds):
+            raise LocalError(f"{field}: cannot be used: {entry!r}")
     return result
 
 
-def _checked_specs(
-    field: str, entries: Sequence[str | _S], kind: type[_S], get: Callable[[str], _S]
-) -> tuple[str | _S, ...]:
-    if isinstance(entries, str):
-        raise LocalError(f"{field} must be a sequence of names or specs, not one string")
-    result = tuple(entries)
-    names = [spec.name for spec in _specs(result, get)]
-    if kind is CipherSpec and not names:
-        raise LocalError(f"{field} must not be empty")
-    if len(set(names)) != len(names):
-        raise LocalError(f"{field} has a name twice")
+def _checked_names(field: str, entries: Any, known: Sequence[str]) -> tuple[str, ...]:
+    names = _listed(field, entries, (str,))
+    _check_unique(field, names)
+    for name in names:
+        if name not in known:
+            raise LocalError(f"{field}: unknown name {name!r}; known: {', '.join(known)}")
+    return names
+
+
+def _checked_specs(field: str, entries: Any, kind: type[_S], get: Callable[[str], _S]) -> tuple[str | _S, ...]:
+    result = _listed(field, entries, (str, kind))
+    try:
+        names = [spec.name for spec in _specs(result, get)]
+    except LocalError as error:
+        raise LocalError(f"{field}: {error.message}") from None
+    if names or kind is CipherSpec:  # without any MAC there are still the ciphers that need none
+        _check_unique(field, names)
     for name in names:
         if not 0 < len(name) <= ALGORITHM_NAME_MAX or not all("!" <= c <= "~" and c != "," for c in name):
             raise LocalError(f"{field}: not an algorithm name: {name!r} (RFC 4251, section 6)")
     return result
+
+
+def _check_unique(field: str, names: Sequence[str]) -> None:
+    if not names:
+        raise LocalError(f"{field} must not be empty")
+    if len(set(names)) != len(names):
+        raise LocalError(f"{field} has a name twice")
 
 
 def _specs(entries: Iterable[str | _S], get: Callable[[str], _S]) -> list[_S]:

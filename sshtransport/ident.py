@@ -17,9 +17,13 @@ def build_ident(software_version: str) -> bytes:
     Raises:
         LocalError: ``software_version`` is not printable ASCII without space and ``-``, or too long.
     """
-    good = all("!" <= char <= "~" and char != "-" for char in software_version)
     ident = f"SSH-2.0-{software_version}"
-    if not good or not software_version or len(ident) + 2 > IDENT_MAX_SIZE:
+    if (
+        not isinstance(software_version, str)
+        or not software_version
+        or not all("!" <= char <= "~" and char != "-" for char in software_version)
+        or len(ident) + 2 > IDENT_MAX_SIZE
+    ):
         raise LocalError(f"not a software version: {software_version!r}")
     return ident.encode("ascii")
 
