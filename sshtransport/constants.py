@@ -81,6 +81,8 @@ PACKET_LENGTH_MAX: Final = 256 * 1024  # afterwards, as OpenSSH
 PACKET_SEND_MAX: Final = 35_000  # whole frames we send (RFC 4253, section 6.1; Dropbear reads no more)
 PADDING_MIN: Final = 4
 PADDING_MAX: Final = 255
+#: Largest payload that fits such a frame under any cipher: less length fields, tag and padding.
+PAYLOAD_SEND_MAX: Final = PACKET_SEND_MAX - 4 - 1 - 64 - PADDING_MAX
 SEQUENCE_MODULUS: Final = 2**32
 
 # --- transport -------------------------------------------------------------------------------------

@@ -24,15 +24,22 @@ from .ciphers.plain import PlainOpener, PlainSealer
 from .constants import (
     PACKET_LENGTH_MAX_EARLY,
     PACKET_LENGTH_MIN,
-    PACKET_SEND_MAX,
     PADDING_MIN,
+    PAYLOAD_SEND_MAX,
     SEQUENCE_MODULUS,
 )
 from .errors import LocalError, ProtocolError
 from .wire import Buffer
 
-__all__ = ("PacketReader", "PacketWriter", "PaddingPool")
+__all__ = ("PacketReader", "PacketWriter", "PaddingPool", "payload_too_large")
 
+
+def payload_too_large(size: int) -> LocalError:
+    """The error for a payload beyond PAYLOAD_SEND_MAX, whatever the cipher will be when it leaves."""
+    return LocalError(f"payload of {size} bytes does not fit a packet; the most is {PAYLOAD_SEND_MAX}")
+
+
+_NOTHING = memoryview(b"")
 _PADDING_BYTE = tuple(bytes((size,)) for size in range(256))
 
 
@@ -57,6 +64,8 @@ class PaddingPool:
         end = start + size
         if end > len(self._left):
             self._left = self._source(self._block)
+            if len(self._left) < self._block:  # short padding would make frames that nobody can read
+                raise LocalError(f"the source of padding gave {len(self._left)} bytes instead of {self._block}")
             start, end = 0, size
         self._pos = end
         return self._left[start:end]
@@ -125,28 +134,26 @@ class PacketWriter:
         """Seal one packet with the payload ``payload + data``.
 
         Raises:
-            LocalError: the frame would be larger than every peer must accept (35,000 bytes).
+            LocalError: the frame might be larger than every peer must accept (35,000 bytes).
+            ProtocolError: the sequence number would wrap in the first key exchange; only answers
+                to the peer can have brought it there.
         """
         block = self._block
         size = len(payload) + len(data)
+        if size > PAYLOAD_SEND_MAX:
+            raise payload_too_large(size)
         padding = block - (size + self._aligned) % block
         if padding < PADDING_MIN:
             padding += block
-        length = size + padding + 1
-        if length > PACKET_SEND_MAX - 68:  # the length field and the largest tag
-            raise LocalError(f"payload of {size} bytes does not fit a packet")
+        body = b"".join((_PADDING_BYTE[padding], payload, data, self._padding(padding)))
         sequence = self.sequence
         if sequence == SEQUENCE_MODULUS - 1:
             if not self.keyed:
-                raise LocalError("sequence number would wrap in the first key exchange")
+                raise ProtocolError("sequence number would wrap in the first key exchange")
             self.sequence = 0
         else:
             self.sequence = sequence + 1
-        frame = self._seal(
-            sequence,
-            length.to_bytes(4, "big"),
-            b"".join((_PADDING_BYTE[padding], payload, data, self._padding(padding))),
-        )
+        frame = self._seal(sequence, len(body).to_bytes(4, "big"), body)
         self._frames.append(frame)
         self.packets += 1
         size = len(frame)
@@ -197,7 +204,7 @@ class PacketReader:
     )
 
     def __init__(self) -> None:
-        self._view = memoryview(b"")
+        self._view = _NOTHING
         self._pos = self._end = 0
         self._partial: bytearray | None = None
         self._need = 0  # bytes the partial buffer waits for
@@ -230,10 +237,16 @@ class PacketReader:
         self._pos = 0
         self._end = len(view)
 
+    def drop(self) -> None:
+        """Nothing will be read any more: let go of the view and of what was kept."""
+        self._view = _NOTHING
+        self._pos = self._end = 0
+        self._partial = None
+
     def rest(self) -> bytes:
         """Give back what has not been read: used when reading must pause."""
         rest = bytes(self._view[self._pos : self._end])
-        self._view = memoryview(b"")
+        self._view = _NOTHING
         self._pos = self._end = 0
         return rest
 
@@ -265,13 +278,13 @@ class PacketReader:
                 frame = view[pos : pos + total]
                 self._pos = pos + total
             else:
-                filled = self._fill()
-                if filled is None:
+                frame = self._fill()
+                if not frame:
                     return None
-                frame = filled
                 total = len(frame)
             sequence = self.sequence
             body = open_frame(sequence, frame)
+            frame = _NOTHING  # a large one must not live on beside its copies
             padding = body[0]
             size = len(body) - padding
             if padding < PADDING_MIN or size < 2:
@@ -304,11 +317,11 @@ class PacketReader:
             self._partial = bytearray(self._view[self._pos : self._end])
             self._need = need
             self._frame_known = frame_known
-        self._view = memoryview(b"")
+        self._view = _NOTHING
         self._pos = self._end = 0
 
-    def _fill(self) -> memoryview | None:
-        """Complete the partial frame from the view; None when more bytes are needed."""
+    def _fill(self) -> memoryview:
+        """Complete the partial frame from the view and give it; nothing when more bytes are needed."""
         partial = self._partial
         assert partial is not None
         while True:
@@ -317,9 +330,9 @@ class PacketReader:
             partial += self._view[pos : pos + take]
             self._pos = pos + take
             if len(partial) < self._need:
-                self._view = memoryview(b"")
+                self._view = _NOTHING
                 self._pos = self._end = 0
-                return None
+                return _NOTHING
             if self._frame_known:
                 self._partial = None
                 return memoryview(partial)
