@@ -88,6 +88,10 @@ SEQUENCE_MODULUS: Final = 2**32
 # --- transport -------------------------------------------------------------------------------------
 PAUSED_INPUT_MAX: Final = 64 * 1024  # kept while a host key waits for its verdict
 HELD_OUTPUT_MAX: Final = 64 * 1024  # replies and control messages held during a rekey
+REPLIES_MAX_EARLY: Final = 16 * 1024  # replies owed before login
+REPLY_COST: Final = 64  # memory of a small reply beside its bytes
+READ_MAX_EARLY: Final = 8 * 1024  # bytes a server reads at once before login
+EXT_INFO_ROOM: Final = 4096  # bytes of a client's extensions that a server keeps
 OUTPUT_HIGH_WATER: Final = 256 * 1024  # sealed bytes not yet taken, beyond which channel data waits
 EXT_INFO_MAX_ENTRIES: Final = 1024
 ALGORITHM_NAME_MAX: Final = 64  # RFC 4251, section 6

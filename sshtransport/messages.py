@@ -6,6 +6,7 @@ malformed or followed by trailing bytes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -214,15 +215,23 @@ def ext_info(extensions: Mapping[str, bytes]) -> bytes:
     return byte(MSG_EXT_INFO) + uint32(len(extensions)) + entries
 
 
-def decode_ext_info(payload: Buffer) -> dict[str, bytes]:
-    """RFC 8308, section 2.3: values are opaque and may hold NULs; the order says nothing."""
+def decode_ext_info(payload: Buffer, room: float = math.inf) -> dict[str, bytes]:
+    """RFC 8308, section 2.3: values are opaque and may hold NULs; the order says nothing.
+
+    ``room`` bounds the memory of what is kept; extensions beyond it are read and dropped.
+    """
     reader = Reader(payload, 1)
     count = reader.uint32()
     if count > EXT_INFO_MAX_ENTRIES:
         raise ProtocolError("too many extensions", limit=EXT_INFO_MAX_ENTRIES)
     if count * 8 > reader.remaining:
         raise ProtocolError("truncated EXT_INFO")
-    extensions = {reader.text(): reader.string() for _ in range(count)}
+    extensions = {}
+    for _ in range(count):
+        name, value = reader.text(), reader.string()
+        room -= len(name) + len(value) + 200  # two objects and a place in the table
+        if room >= 0:
+            extensions[name] = value
     reader.end()
     return extensions
 

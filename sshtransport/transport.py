@@ -20,12 +20,15 @@ the channels (``can_send_data`` is False).
 
 from __future__ import annotations
 
+import math
 import os
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 
 from .config import Role, TransportConfig
 from .constants import (
+    EXT_INFO_ROOM,
     EXT_PING,
     EXT_SERVER_SIG_ALGS,
     HELD_OUTPUT_MAX,
@@ -45,6 +48,9 @@ from .constants import (
     OUTPUT_HIGH_WATER,
     PACKET_LENGTH_MAX,
     PAUSED_INPUT_MAX,
+    PAYLOAD_SEND_MAX,
+    READ_MAX_EARLY,
+    REPLIES_MAX_EARLY,
     SEQUENCE_MODULUS,
     SERVICE_USERAUTH,
 )
@@ -85,7 +91,8 @@ from .messages import (
     unimplemented,
 )
 from .negotiation import Algorithms
-from .packets import PacketReader, PacketWriter, PaddingPool
+from .outbox import Outbox
+from .packets import PacketReader, PacketWriter, PaddingPool, payload_too_large
 from .wire import Buffer
 
 __all__ = ("SSHTransport", "TransportState")
@@ -144,13 +151,11 @@ class SSHTransport:
         self._reader = PacketReader()
         self._ident_reader = IdentReader(skip_lines=role == "client")
         self._events: list[Item] = []  # what came up outside a receiving call
-        self._held: list[bytes] = []  # control messages that wait for our NEWKEYS
-        self._owed = 0  # bytes of replies that the peer has not been sent yet
-        self.held_size = 0
+        self._outbox = Outbox()
         self._offered: bytes | None = None  # a host key that waits for its verdict
         self._kept = b""  # input behind it
         self._ext_info_count = 0
-        self._first_sequence = 0  # of the first packet under keys
+        self._first_packet = 0  # how many packets had come when the first keys did
         self._keying = Keying(role, config, host_keys, random, self._writer, self._reader)
         self._swap_tables()
         self._ident = build_ident(config.software_version)
@@ -206,6 +211,11 @@ class SSHTransport:
     @property
     def packets_sent(self) -> int:
         return self._writer.packets
+    def held_size(self) -> int:
+        """Bytes of messages that wait for our NEWKEYS."""
+        return self._outbox.size
+
+    @property
 
     @property
     def packets_received(self) -> int:
@@ -228,6 +238,9 @@ class SSHTransport:
         arena = self._arena
         if arena is None:
             self._arena = arena = memoryview(bytearray(_OWN_ARENA_SIZE))
+        if self.role == "server" and self.phase is not Phase.OPEN:
+            # What one read can turn into must stay small for peers that have not logged in.
+            return arena[:READ_MAX_EARLY]
         if self._keying.exchange is not None and len(arena) > PAUSED_INPUT_MAX:
             # What arrives behind a host key in doubt must fit the input that is kept.
             return arena[: max(PAUSED_INPUT_MAX - len(self._kept), 1)]
@@ -341,7 +354,7 @@ class SSHTransport:
         """Send the payload ``head + data``, joined only once, into its packet.
 
         Raises:
-            LocalError: ``can_send_data`` is False, or the payload does not fit a packet.
+            LocalError: before login, in a rekey and after the end; or the payload does not fit a packet.
         """
         if self._departure[head[0]] != Departure.SEND:
             raise LocalError(f"no data can be sent during {self.phase}")
@@ -350,7 +363,7 @@ class SSHTransport:
 
     def data_to_send(self) -> bytes:
         """Bytes for the wire; empty when there are none."""
-        self._owed = self.held_size
+        self._outbox.taken()
         return self._writer.take()
 
     def rekey(self) -> None:
@@ -366,7 +379,13 @@ class SSHTransport:
         self._start_exchange()
 
     def disconnect(self, reason: int = DisconnectReason.BY_APPLICATION, description: str = "") -> None:
-        """End the connection: a DISCONNECT is the last thing in ``data_to_send`` (RFC 4253, section 11.1)."""
+        """End the connection: a DISCONNECT is the last thing in ``data_to_send`` (RFC 4253, section 11.1).
+
+        Raises:
+            LocalError: ``reason`` is no number of 32 bits.
+        """
+        if not 0 <= reason < 2**32:
+            raise LocalError(f"not a disconnect reason: {reason!r}")
         if self.phase is not Phase.CLOSED:
             self._write_disconnect(reason, description)
             self._close(reason, description, None, self._events)
@@ -402,19 +421,20 @@ class SSHTransport:
         return host_key
 
     def _hold(self, payload: bytes) -> None:
-        size = len(payload)
-        if payload[0] in REPLIES:
-            self._owe(size)
-        elif self.held_size + size > HELD_OUTPUT_MAX:
-            raise LocalError("too much output is waiting for the key exchange to end")
-        self._held.append(payload)
-        self.held_size += size
+        if len(payload) > PAYLOAD_SEND_MAX:  # it must fit when it leaves, too late for an error
+            raise payload_too_large(len(payload))
+        if payload[0] not in REPLIES:
+            self._outbox.hold(payload)
+        elif self._owe(len(payload)):
+            self._outbox.hold_reply(payload)
 
-    def _owe(self, size: int) -> None:
-        """Count a reply; a peer that lets too many pile up unread is cut off."""
-        self._owed += size
-        if self._owed > HELD_OUTPUT_MAX:
-            self._fail(ProtocolError("too many replies are owed", limit=HELD_OUTPUT_MAX), self._events)
+    def _owe(self, size: int) -> bool:
+        """Count a reply; a peer that lets too many pile up unread is cut off, and the answer is False."""
+        limit = HELD_OUTPUT_MAX if self.phase is Phase.OPEN else REPLIES_MAX_EARLY
+        if self._outbox.owe(size, limit):
+            return True
+        self._fail(ProtocolError("too many replies are owed", limit=limit), self._events)
+        return False
 
     def _check_write_limits(self) -> None:
         packets, total = self._keying.write_limits
@@ -435,6 +455,8 @@ class SSHTransport:
             self._close(DisconnectReason.BY_APPLICATION, error.message, error, self._events)
 
     def _fail(self, error: RemoteError, items: list[Item]) -> None:
+        # Frames of a traceback keep what they worked on, even a packet that did not verify.
+        traceback.clear_frames(error.__traceback__)
         if self.phase is Phase.CLOSED:
             return
         if error.phase is None:
@@ -459,8 +481,8 @@ class SSHTransport:
         self._offered = None
         self._keying.drop()
         self._kept = b""
-        self._held.clear()
-        self.held_size = 0
+        self._outbox.release()
+        self._reader.drop()
         self._swap_tables()
 
     # --- dispatch ---------------------------------------------------------------------------------
@@ -522,13 +544,13 @@ class SSHTransport:
 
     def _on_ext_info(self, payload: bytes, items: list[Item]) -> None:
         """RFC 8308, section 2.4: right after the first NEWKEYS; from a server also before SUCCESS."""
-        first_packet = self._reader.sequence - self._first_sequence == 1
+        first_packet = self._reader.packets - self._first_packet == 1
         allowed = 1 if self.role == "server" else 2
         in_place = first_packet or (self.role == "client" and self.phase is Phase.AUTH)
         if not in_place or self._ext_info_count >= allowed:
             self._answer_unimplemented()
             return
-        extensions = decode_ext_info(payload)
+        extensions = decode_ext_info(payload, EXT_INFO_ROOM if self.role == "server" else math.inf)
         self._ext_info_count += 1
         self.peer_extensions = extensions
         items.append(ExtInfoReceived(extensions))
@@ -602,9 +624,7 @@ class SSHTransport:
         if exchange.first and self.role == "server" and keying.peer_takes_ext_info:
             writer.write(_SERVER_EXT_INFO)
         self._swap_tables()
-        held, self._held = self._held, []
-        self.held_size = 0
-        for payload in held:
+        for payload in self._outbox.release():
             writer.write(payload)
             if self._departure[payload[0]] == Departure.SWITCH:
                 self._sent(payload[0])
@@ -613,7 +633,7 @@ class SSHTransport:
         first = self._keying.on_newkeys(payload)
         if first:
             self.phase = Phase.SERVICE
-            self._first_sequence = self._reader.sequence
+            self._first_packet = self._reader.packets
             if self.role == "client":
                 self._reader.length_max = PACKET_LENGTH_MAX
         self._swap_tables()

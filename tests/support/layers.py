@@ -27,6 +27,7 @@ FLOORS: Mapping[str, int] = {
     "packets": 4,
     "gates": 5,
     "exchange": 5,
+    "outbox": 5,
     "transport": 6,
     "auth": 7,
     "connection": 7,
