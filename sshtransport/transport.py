@@ -158,8 +158,8 @@ class SSHTransport:
         self._first_packet = 0  # how many packets had come when the first keys did
         self._keying = Keying(role, config, host_keys, random, self._writer, self._reader)
         self._swap_tables()
-        self._ident = build_ident(config.software_version)
-        self._writer.write_raw(self._ident + b"\r\n")
+        self.ident = build_ident(config.software_version)
+        self._writer.write_raw(self.ident + b"\r\n")
         self._start_exchange()
 
     # --- state ------------------------------------------------------------------------------------
@@ -199,6 +199,28 @@ class SSHTransport:
         return self._offered is None and self.phase is not Phase.CLOSED
 
     @property
+    def rekeying(self) -> bool:
+        """Whether a key exchange other than the first one is running."""
+        exchange = self._keying.exchange
+        return exchange is not None and not exchange.first
+
+    @property
+    def may_rekey(self) -> bool:
+        """Whether ``rekey()`` can be called now."""
+        login = (Phase.SERVICE, Phase.AUTH, Phase.PROMPT)
+        return self.phase is Phase.OPEN or (self.config.rekey_before_login and self.phase in login)
+
+    @property
+    def held_size(self) -> int:
+        """Bytes of messages that wait for our NEWKEYS."""
+        return self._outbox.size
+
+    @property
+    def pending_output(self) -> int:
+        """Bytes that ``data_to_send`` would give."""
+        return self._writer.pending
+
+    @property
     def secure(self) -> bool:
         """Whether both directions are encrypted and authenticated now."""
         return all(spec.secure for spec in self._keying.ciphers)
@@ -211,11 +233,6 @@ class SSHTransport:
     @property
     def packets_sent(self) -> int:
         return self._writer.packets
-    def held_size(self) -> int:
-        """Bytes of messages that wait for our NEWKEYS."""
-        return self._outbox.size
-
-    @property
 
     @property
     def packets_received(self) -> int:
@@ -288,7 +305,7 @@ class SSHTransport:
             if ident is None:
                 return items
             self.peer_ident = ident
-            self._keying.idents = (self._ident, ident) if self.role == "client" else (ident, self._ident)
+            self._keying.idents = (self.ident, ident) if self.role == "client" else (ident, self.ident)
             self.phase = Phase.KEX
             self._swap_tables()
             items.append(IdentificationReceived(ident))
@@ -374,7 +391,7 @@ class SSHTransport:
         """
         if self._keying.exchange is not None and self.phase not in (Phase.IDENTIFICATION, Phase.KEX):
             return
-        if not self._may_rekey():
+        if not self.may_rekey:
             raise LocalError(f"no rekey during {self.phase}")
         self._start_exchange()
 
@@ -582,15 +599,11 @@ class SSHTransport:
 
     # --- key exchange -----------------------------------------------------------------------------
 
-    def _may_rekey(self) -> bool:
-        login = (Phase.SERVICE, Phase.AUTH, Phase.PROMPT)
-        return self.phase is Phase.OPEN or (self.config.rekey_before_login and self.phase in login)
-
     def _limit_reached(self) -> None:
         """A key has carried enough: change it, or, before login, end (design section 4)."""
         if self._keying.exchange is not None:
             return
-        if not self._may_rekey():
+        if not self.may_rekey:
             raise ProtocolError(f"too much traffic during {self.phase}")
         self._start_exchange()
 

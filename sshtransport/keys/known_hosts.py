@@ -197,15 +197,21 @@ class KnownHosts:
     def __init__(self) -> None:
         self._lines: list[_Line] = []
         self._skipped: list[SkippedLine] = []
-        self._path: str | None = None
+        self.paths: tuple[str, ...] = ()
 
     @classmethod
-    def load(cls, paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None = None) -> KnownHosts:
+    def load(
+        cls,
+        paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None = None,
+        *,
+        missing_ok: bool = False,
+    ) -> KnownHosts:
         """Read one file or several.
 
         None means the user's and the system's files (:data:`KNOWN_HOSTS_FILES`), of which those
         that do not exist are left out; an empty list trusts nothing. Raises :class:`KeyFileError`
-        for any other file that cannot be read or is larger than 16 MiB.
+        for any other file that cannot be read or is larger than 16 MiB, also for a missing one
+        unless ``missing_ok``. ``paths`` of the result are all names, :meth:`add` writes to the first.
         """
         self = cls()
         if paths is None:
@@ -218,11 +224,13 @@ class KnownHosts:
             try:
                 text = read_text(name, KNOWN_HOSTS_FILE_MAX)
             except KeyFileError as error:
-                if paths is None and isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+                if (paths is None or missing_ok) and isinstance(
+                    error.__cause__, FileNotFoundError | NotADirectoryError
+                ):
                     continue
                 raise
             self._read(text, name)
-        self._path = names[0] if names else None
+        self.paths = tuple(names)
         return self
 
     @classmethod
@@ -290,7 +298,7 @@ class KnownHosts:
         """
         if not host or not host.isprintable() or _NOT_IN_NAMES.search(host) or not 0 < port < 65536:
             raise LocalError("known_hosts cannot hold this host name or port")
-        if self._path is None:
+        if not self.paths:
             raise KeyFileError("these known hosts were not read from a file")
         if any(entry.key == key for entry in self.lookup(host, port).trusted):
             return
@@ -298,7 +306,7 @@ class KnownHosts:
         names = str(_HashedName.of(name, random(_SALT_SIZE))) if hashed else name
         kind, encoded, *_ = key.to_text().split(" ", 2)
         line = f"{names} {kind} {encoded}"
-        self._lines.append(_parse_line(line, self._path, _append(self._path, line)))
+        self._lines.append(_parse_line(line, self.paths[0], _append(self.paths[0], line)))
 
 
 def _name_of(host: str, port: int) -> str:

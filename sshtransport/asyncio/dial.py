@@ -1,0 +1,93 @@
+"""A TCP connection by name, trying addresses side by side (Happy Eyeballs, RFC 8305)."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+from typing import Any
+
+__all__ = ("dial",)
+
+_DELAY = 0.25  # seconds before the next address is tried too (RFC 8305, section 5)
+
+_Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
+
+
+def _interleaved(addresses: list[_Address]) -> list[_Address]:
+    """The families in turn, beginning with the first one (RFC 8305, section 4)."""
+    families = list(dict.fromkeys(address[0] for address in addresses))
+    groups = [[address for address in addresses if address[0] == family] for family in families]
+    return [address for row in itertools.zip_longest(*groups) for address in row if address is not None]
+
+
+async def _attempt(loop: asyncio.AbstractEventLoop, address: _Address, local: list[_Address]) -> socket.socket:
+    family, kind, proto, _, target = address
+    sock = socket.socket(family, kind, proto)
+    try:
+        sock.setblocking(False)
+        for candidate in local:
+            if candidate[0] == family:
+                sock.bind(candidate[4])
+                break
+        else:
+            if local:
+                raise OSError(f"no local address of the family of {target[0]}")
+        await loop.sock_connect(sock, target)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+async def dial(host: str, port: int, *, local_addr: tuple[str, int] | None = None) -> socket.socket:
+    """A connected socket to the first address of ``host`` that answers.
+
+    Raises:
+        OSError: no address could be found or connected to.
+    """
+    loop = asyncio.get_running_loop()
+    addresses: list[_Address] = _interleaved(
+        await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)  # type: ignore[arg-type]
+    )
+    local: list[_Address] = []
+    if local_addr is not None:
+        local = await loop.getaddrinfo(*local_addr, type=socket.SOCK_STREAM)  # type: ignore[assignment]
+    if not addresses:
+        raise OSError(f"no address found for {host}")
+    if len(addresses) == 1:
+        return await _attempt(loop, addresses[0], local)
+    return await _race(loop, addresses, local)
+
+
+async def _race(loop: asyncio.AbstractEventLoop, addresses: list[_Address], local: list[_Address]) -> socket.socket:
+    errors: list[OSError] = []
+    running: set[asyncio.Task[socket.socket]] = set()
+    winner: socket.socket | None = None
+    waiting = iter(addresses)
+    try:
+        while winner is None:
+            address = next(waiting, None)
+            if address is not None:
+                running.add(loop.create_task(_attempt(loop, address, local)))
+            elif not running:
+                raise errors[0] if len(errors) == 1 else OSError(f"no address answered: {'; '.join(map(str, errors))}")
+            timeout = None if address is None else _DELAY
+            done, running = await asyncio.wait(running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                error = task.exception()
+                if isinstance(error, OSError):
+                    errors.append(error)
+                elif error is not None:
+                    raise error
+                elif winner is None:
+                    winner = task.result()
+                else:
+                    task.result().close()
+        return winner
+    finally:
+        for task in running:
+            task.cancel()
+        for result in await asyncio.gather(*running, return_exceptions=True):
+            if isinstance(result, socket.socket):
+                result.close()

@@ -1,0 +1,295 @@
+"""Link: one SSHTransport on one asyncio transport. Feed, deliver, flush, and the timers of a connection.
+
+Every turn is the same: bytes received go into the core, the payloads and events that come out go to
+the link's owner, and what the core has to send is written in one piece. While the socket takes no
+more, nothing is taken from the core either: channels stop sending (``congested``), and replies that
+pile up there are counted and bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import weakref
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from ..errors import ConnectionLost, HandshakeTimeout, ProtocolError, RemoteError, SSHError
+from ..events import Disconnected, Event, KeysChanged
+from ..gates import Phase
+from ..transport import Item, SSHTransport
+
+__all__ = ("Link", "LinkOwner", "loop_arena")
+
+_ARENA_SIZE = 256 * 1024
+_WRITE_HIGH_WATER = 256 * 1024
+_CLOSE_TIMEOUT = 5.0  # seconds for the last bytes to leave
+
+_arenas: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, memoryview] = weakref.WeakKeyDictionary()
+
+
+def loop_arena(loop: asyncio.AbstractEventLoop) -> memoryview:
+    """The receive buffer that all connections of a loop share: a read and its parsing are one step."""
+    arena = _arenas.get(loop)
+    if arena is None:
+        arena = _arenas[loop] = memoryview(bytearray(_ARENA_SIZE))
+    return arena
+
+
+class LinkOwner(Protocol):
+    """What a link calls, always from the loop."""
+
+    def noticed(self, event: Event) -> None:
+        """An event of the transport, ``Disconnected`` excepted."""
+
+    def pump(self) -> bool:
+        """More can be sent: hand it to the core. True when something may have been handed over."""
+
+    def ended(self, error: SSHError) -> None:
+        """The connection is over; ``error`` is the first cause. Comes once."""
+
+
+class Link(asyncio.BufferedProtocol):
+    """The asyncio protocol under every connection.
+
+    ``receive`` is called with each payload and is set by the owner. ``error`` is the first cause of
+    the end, None before.
+    """
+
+    def __init__(self, core: SSHTransport, loop: asyncio.AbstractEventLoop) -> None:
+        self.core = core
+        self.loop = loop
+        self.owner: LinkOwner | None = None
+        self.receive: Callable[[bytes], None] = self._unexpected
+        self.error: SSHError | None = None
+        self.transport: asyncio.Transport | None = None
+        self.last_received = loop.time()
+        self._closed: asyncio.Future[None] = loop.create_future()
+        self._flush_handle: asyncio.Handle | None = None
+        self._rekey_timer: asyncio.TimerHandle | None = None
+        self._deadline_timer: asyncio.TimerHandle | None = None
+        self._close_timer: asyncio.TimerHandle | None = None
+        self._reading = True
+        self._key_waiters: list[asyncio.Future[None]] = []
+
+    # --- asyncio.BufferedProtocol -------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(_WRITE_HIGH_WATER)
+        sock = transport.get_extra_info("socket")
+        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.flush()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self.core.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.last_received = self.loop.time()
+        self._deliver(self.core.buffer_updated(nbytes))
+
+    def eof_received(self) -> bool:
+        self._deliver(self.core.receive_eof())
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.transport = None
+        if self.error is None:
+            lost = ConnectionLost(f"connection lost during {self.core.phase}", phase=str(self.core.phase))
+            lost.__cause__ = exc
+            self._end(lost)
+        self.core.receive_eof()
+        self._stop_timers()
+        if self._close_timer is not None:
+            self._close_timer.cancel()
+        if not self._closed.done():
+            self._closed.set_result(None)
+
+    def pause_writing(self) -> None:
+        self.core.congested = True
+
+    def resume_writing(self) -> None:
+        self.core.congested = False
+        self.flush()
+
+    # --- in -----------------------------------------------------------------------------------------
+
+    def _unexpected(self, payload: bytes) -> None:
+        raise ProtocolError(f"message {payload[0]} came too early")
+
+    def _deliver(self, items: list[Item]) -> None:
+        """Hand over what came, then send what came of it."""
+        for item in items:
+            if item.__class__ is bytes:
+                try:
+                    self.receive(item)
+                except RemoteError as error:
+                    self.core.fail(error)
+                    break
+            else:
+                self._notice(cast(Event, item))
+        self.settle()
+
+    def settle(self) -> None:
+        """Deal with what the core found outside a read, and flush."""
+        for event in self.core.take_events():
+            self._notice(cast(Event, event))
+        self.flush()
+
+    def _notice(self, event: Event) -> None:
+        if isinstance(event, Disconnected):
+            self._end(event.error or ConnectionLost(event.description or "closed here"))
+            return
+        if isinstance(event, KeysChanged):
+            self._keys_changed()
+        if self.owner is not None:
+            self.owner.noticed(event)
+        if isinstance(event, KeysChanged):
+            self.flush_soon()
+
+    def verdict(self, items: list[Item]) -> None:
+        """What came of ``accept_host_key`` or ``reject_host_key``."""
+        self._deliver(items)
+
+    # --- out ----------------------------------------------------------------------------------------
+
+    def flush_soon(self) -> None:
+        """Flush in this turn of the loop, after what else it does: small writes leave together."""
+        if self._flush_handle is None:
+            self._flush_handle = self.loop.call_soon(self._flush_later)
+
+    def _flush_later(self) -> None:
+        self._flush_handle = None
+        self.settle()
+
+    def flush(self) -> None:
+        """Write what there is, as long as the socket takes it."""
+        transport, core, owner = self.transport, self.core, self.owner
+        if transport is None:
+            return
+        while not core.congested:
+            data = core.data_to_send()
+            if data:
+                transport.write(data)
+            if owner is None or core.congested or not core.can_send_data or not owner.pump():
+                break
+        if core.rekeying:
+            self._watch_rekey()
+        if core.want_read is not self._reading:
+            self._switch_reading(transport)
+
+    def _switch_reading(self, transport: asyncio.Transport) -> None:
+        self._reading = self.core.want_read
+        if transport.is_closing():
+            return
+        if self._reading:
+            transport.resume_reading()
+        else:
+            transport.pause_reading()
+
+    # --- timers -------------------------------------------------------------------------------------
+
+    async def wait_keys(self) -> None:
+        """Until no key exchange is running.
+
+        Raises:
+            ConnectionLost: the connection ended before.
+        """
+        while self.core.rekeying:
+            waiter: asyncio.Future[None] = self.loop.create_future()
+            self._key_waiters.append(waiter)
+            await waiter
+        if not self.is_open:
+            raise self.lost()
+
+    def _wake_key_waiters(self) -> None:
+        for waiter in self._key_waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._key_waiters.clear()
+
+    def _keys_changed(self) -> None:
+        self._stop_timers()
+        self._wake_key_waiters()
+        seconds = self.core.config.rekey_seconds
+        if seconds is not None:
+            self._rekey_timer = self.loop.call_later(seconds, self._rekey_due)
+
+    def _rekey_due(self) -> None:
+        if self.core.may_rekey:
+            self.core.rekey()
+            self.settle()
+        elif self.error is None and self.core.config.rekey_seconds is not None:
+            self._rekey_timer = self.loop.call_later(self.core.config.rekey_seconds, self._rekey_due)
+
+    def _watch_rekey(self) -> None:
+        if self._deadline_timer is None:
+            limit = self.core.config.rekey_timeout
+            self._deadline_timer = self.loop.call_later(limit, self._rekey_overdue, limit)
+
+    def _rekey_overdue(self, limit: float) -> None:
+        self.fail(HandshakeTimeout("the key exchange was not finished in time", phase="rekey", limit=limit))
+
+    def _stop_timers(self) -> None:
+        for timer in (self._rekey_timer, self._deadline_timer):
+            if timer is not None:
+                timer.cancel()
+        self._rekey_timer = self._deadline_timer = None
+
+    # --- the end ------------------------------------------------------------------------------------
+
+    def _end(self, error: SSHError) -> None:
+        """The first cause is kept; the last bytes are sent, and then the socket goes."""
+        if self.error is not None:
+            return
+        self.error = error
+        self._stop_timers()
+        self._wake_key_waiters()
+        transport = self.transport
+        if transport is not None:
+            if not transport.is_closing():
+                # Also while congested: behind these bytes nothing follows.
+                data = self.core.data_to_send()
+                if data:
+                    transport.write(data)
+            transport.close()
+            self._close_timer = self.loop.call_later(_CLOSE_TIMEOUT, transport.abort)
+        elif not self._closed.done():
+            self._closed.set_result(None)
+        if self.owner is not None:
+            self.owner.ended(error)
+
+    def fail(self, error: SSHError) -> None:
+        """End the connection for a reason found outside the core."""
+        self.core.fail(error)
+        self.settle()
+
+    def close(self, reason: int, description: str) -> None:
+        """DISCONNECT, then close the socket once that has left."""
+        self.core.disconnect(reason, description)
+        self.settle()
+
+    def abort(self) -> None:
+        """Close the socket at once; nothing more is sent."""
+        if self.transport is not None:
+            self.transport.abort()
+        self.core.disconnect(description="aborted")  # goes nowhere: the core is told that it is over
+        self.settle()
+
+    async def wait_closed(self) -> None:
+        """Until the socket is closed."""
+        await asyncio.shield(self._closed)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing has ended the connection yet."""
+        return self.error is None and self.core.phase is not Phase.CLOSED
+
+    def lost(self) -> ConnectionLost:
+        """A fresh exception for one waiter, from the first cause."""
+        cause = self.error
+        text = "the connection is closed" if cause is None else f"the connection is closed: {cause.message}"
+        lost = ConnectionLost(text, phase=cause.phase if cause is not None else None)
+        lost.__cause__ = cause
+        return lost

@@ -1,0 +1,121 @@
+"""Is this the right server? known_hosts first, then the application's verifier (RFC 4251, section 4.1)."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from enum import Enum
+from typing import Final
+
+from ..errors import HostKeyError, LocalError, ProtocolError
+from ..keys import HostKeyLookup, KnownHosts, PublicKey
+
+__all__ = ("INSECURE_ACCEPT_ANY_HOST_KEY", "HostKeyVerifier", "HostTrust", "KnownHostsSource", "accept_new")
+
+
+class _Insecure(Enum):
+    ACCEPT_ANY_HOST_KEY = "accept any host key"
+
+
+#: ``known_hosts=INSECURE_ACCEPT_ANY_HOST_KEY`` trusts whoever answers: anybody in between can read and change all.
+INSECURE_ACCEPT_ANY_HOST_KEY: Final = _Insecure.ACCEPT_ANY_HOST_KEY
+
+KnownHostsSource = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | KnownHosts | _Insecure | None
+HostKeyVerifier = Callable[[str, int, PublicKey], "bool | Awaitable[bool]"]
+
+
+def accept_new(host: str, port: int, key: PublicKey) -> bool:
+    """A verifier: trust a host that is not in known_hosts, and write it there for the next time.
+
+    A host that is known with any other key is refused all the same. The first connection could be
+    to an impostor; later ones to another are noticed.
+    """
+    return True
+
+
+class HostTrust:
+    """Decides about the host keys of one connection, the first and those of rekeys alike."""
+
+    def __init__(
+        self,
+        known_hosts: KnownHostsSource,
+        verifier: HostKeyVerifier | None,
+        host: str,
+        port: int,
+        alias: str | None,
+        rsa_min_bits: int,
+    ) -> None:
+        self._host, self._port = host, port
+        self._name = (alias, 22) if alias is not None else (host, port)
+        self._verifier = verifier
+        self._rsa_min_bits = rsa_min_bits
+        self._any = known_hosts is INSECURE_ACCEPT_ANY_HOST_KEY
+        self._known: KnownHosts | None = None
+        self._lookup = HostKeyLookup()
+        if isinstance(known_hosts, KnownHosts):
+            self._known = known_hosts
+        elif not isinstance(known_hosts, _Insecure):
+            self._known = KnownHosts.load(known_hosts, missing_ok=verifier is accept_new)
+        if self._known is not None:
+            self._lookup = self._known.lookup(*self._name)
+
+    def preferred(self, algorithms: Sequence[str]) -> tuple[str, ...]:
+        """Host key algorithms with those first that could be verified."""
+        return self._lookup.preferred(algorithms)
+
+    async def check(self, blob: bytes) -> None:
+        """Return when the key is to be trusted.
+
+        Raises:
+            HostKeyError: it is not; ``verdict``, ``path`` and ``line`` say why.
+        """
+        key = PublicKey.from_blob(blob, rsa_min_bits=self._rsa_min_bits)
+        if self._any:
+            return
+        outcome, entry = self._lookup.verdict(key)
+        if outcome == "trusted":
+            return
+        if outcome == "unknown" and self._verifier is not None and await self._asked(key):
+            return
+        path = entry.path if entry is not None else None
+        line = entry.line if entry is not None else None
+        host = self._host if self._port == 22 else f"[{self._host}]:{self._port}"
+        where = f" ({path or 'known hosts'}, line {line})" if line is not None else ""
+        text = {
+            "changed": f"the host key of {host} has changed{where}: offered is {key.algorithm} {key.fingerprint()}",
+            "revoked": f"the host key of {host} is revoked{where}: {key.algorithm} {key.fingerprint()}",
+        }.get(outcome, f"the host key of {host} is not known: {key.algorithm} {key.fingerprint()}{where}")
+        if outcome == "unknown" and self._known is not None and self._known.paths:
+            text += f"; looked in {', '.join(self._known.paths)}"
+        raise HostKeyError(
+            text,
+            verdict=outcome,
+            host=self._host,
+            port=self._port,
+            path=path,
+            line=line,
+            fingerprint=key.fingerprint(),
+        )
+
+    async def _asked(self, key: PublicKey) -> bool:
+        """The application's word; anything but True itself refuses (known bugs, M 162)."""
+        assert self._verifier is not None
+        if self._verifier is accept_new:
+            if self._lookup.trusted or self._known is None:
+                return False
+            self._known.add(*self._name, key)
+            return True
+        answer = self._verifier(self._host, self._port, key)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        return answer is True
+
+
+def checked(error: Exception) -> HostKeyError:
+    """What a fault during the check means for the peer's key: it is not trusted."""
+    if isinstance(error, HostKeyError):
+        return error
+    if isinstance(error, LocalError | ProtocolError):
+        return HostKeyError(f"the host key cannot be used: {error.message}", verdict="refused")
+    return HostKeyError(f"the host key check failed: {type(error).__name__}", verdict="refused")
