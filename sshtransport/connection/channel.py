@@ -317,7 +317,6 @@ class Channel:
         if payload[0] == MSG_CHANNEL_CLOSE:
             self._close_sent = True
             self._end_input()
-            self._replies.clear()
             self._close_passed()
         return True
 

@@ -107,10 +107,6 @@ class ReplyQueue:
             self._send(ready)
         return request
 
-    def clear(self) -> None:
-        """Forget everything: no reply may be sent any more."""
-        self._entries.clear()
-
     def _add(self, request: object, payload: bytes | None) -> None:
         if len(self._entries) >= PENDING_REPLIES_MAX:
             raise ProtocolError("too many requests without a reply", limit=PENDING_REPLIES_MAX)

@@ -334,6 +334,16 @@ class TestReading:
         assert channel.read(100) == b""
         assert side.receive(data(7, b"g")) is event  # the same object each time
 
+    def test_the_slow_way_does_the_same_as_the_fast_one(self) -> None:
+        side, channel = lone("client", window_size=100)
+        assert channel._received(0, b"ab") == ChannelReadable(channel, 0)
+        assert channel._received(0, bytes(97)) is None
+        assert side.receive(data(7, b"c")) is None
+        with pytest.raises(ProtocolError):
+            channel._received(0, b"x")
+        assert channel.read(1000) == b"ab" + bytes(97) + b"c"
+        assert side.sink.take() == [adjust(PEER, 100)]
+
     def test_streams_are_apart(self) -> None:
         side, channel = lone("client")
         assert side.receive(data(7, b"out")) == ChannelReadable(channel, 0)
@@ -734,6 +744,12 @@ class TestRequests:
         ]
         assert side.receive(failure(7)) == ChannelReplied(channel, False)
         assert side.receive(success(7)) == ChannelReplied(channel, True)
+        assert side.receive(success(7)) is None
+
+    def test_no_reply_is_reported_after_our_close(self) -> None:
+        side, channel = lone("client")
+        channel.request(Exec(b"ls"), True)
+        channel.close()
         assert side.receive(success(7)) is None
 
     def test_replies_nobody_asked_for(self) -> None:

@@ -49,6 +49,7 @@ def test_one_terminal() -> None:
     assert not rules.admit(pty)
     rules.refused(pty)
     assert rules.admit(pty)
+    assert rules.admit(Shell())
 
 
 def test_a_refused_variable_changes_nothing() -> None:

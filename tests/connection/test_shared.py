@@ -140,6 +140,29 @@ class TestBudget:
         unread[2].close()  # stops reading, too
         accepted(side, PEER + 6)
 
+    def test_a_wide_channel_shrinks_while_the_budget_is_short(self) -> None:
+        """Less than half a window to give: nothing goes out before the floor guarantees it, and then enough."""
+        side = Side("server", 7, max_buffered=2**21)
+        wide = accepted(side, PEER)
+        narrow = [accepted(side, PEER + 1 + i) for i in range(20)]
+        side.sink.take()
+        for channel in narrow:
+            side.receive(data(channel.number, bytes(32768)))  # unread: it holds its share
+        window = self.WINDOW
+        grants = []
+        for _ in range(200):
+            size = min(window, 31_001)
+            assert size > 0
+            side.receive(data(wide.number, bytes(size)))
+            wide.read(32768)
+            grant = sum(granted(payload) for payload in side.sink.take())
+            window += grant - size
+            grants.append(grant)
+            assert window > WINDOW_FLOOR // 2  # all is read
+            assert side.connection._shared.reserved() <= 2**21 + 21 * WINDOW_FLOOR
+        assert 33 < next(i for i, grant in enumerate(grants) if grant) < 68
+        assert max(grants) < self.WINDOW // 2
+
     def test_a_starved_channel_is_never_stuck(self) -> None:
         """However the budget is used up: who reads everything can receive more."""
         side = Side("server", 7, max_buffered=0)
