@@ -98,22 +98,6 @@ class Connection:
         self._handled_globals: set[str] = set()
         self._awaited_replies: deque[object] = deque()
         self._replies = ReplyQueue(sink.send)
-        self._handlers: dict[int, Callable[[bytes], ConnectionEvent | None]] = {
-            MSG_GLOBAL_REQUEST: self._on_global_request,
-            MSG_REQUEST_SUCCESS: self._on_request_success,
-            MSG_REQUEST_FAILURE: self._on_request_failure,
-            MSG_CHANNEL_OPEN: self._on_open,
-            MSG_CHANNEL_OPEN_CONFIRMATION: self._on_confirmation,
-            MSG_CHANNEL_OPEN_FAILURE: self._on_open_failure,
-            MSG_CHANNEL_WINDOW_ADJUST: self._on_adjust,
-            MSG_CHANNEL_DATA: self._on_data,
-            MSG_CHANNEL_EXTENDED_DATA: self._on_extended_data,
-            MSG_CHANNEL_EOF: self._on_eof,
-            MSG_CHANNEL_CLOSE: self._on_close,
-            MSG_CHANNEL_REQUEST: self._on_request,
-            MSG_CHANNEL_SUCCESS: self._on_channel_success,
-            MSG_CHANNEL_FAILURE: self._on_channel_failure,
-        }
 
     # --- what the application does -----------------------------------------------------------------
     def allow_open(self, channel_type: str) -> None:
@@ -206,11 +190,11 @@ class Connection:
                     return None
                 box.notified = True
                 return box.event
-        handler = self._handlers.get(number)
+        handler = _HANDLERS.get(number)
         try:
             if handler is None:
                 raise ProtocolError(f"message {number} is not one of the connection protocol")
-            return handler(payload)
+            return handler(self, payload)
         except ProtocolError as error:
             error.phase = error.phase or _PHASE
             raise
@@ -362,3 +346,21 @@ class Connection:
         if not self._awaited_replies:
             return None
         return GlobalReplied(self._awaited_replies.popleft(), False, b"")
+
+
+_HANDLERS: Final[dict[int, Callable[[Connection, bytes], ConnectionEvent | None]]] = {
+    MSG_GLOBAL_REQUEST: Connection._on_global_request,
+    MSG_REQUEST_SUCCESS: Connection._on_request_success,
+    MSG_REQUEST_FAILURE: Connection._on_request_failure,
+    MSG_CHANNEL_OPEN: Connection._on_open,
+    MSG_CHANNEL_OPEN_CONFIRMATION: Connection._on_confirmation,
+    MSG_CHANNEL_OPEN_FAILURE: Connection._on_open_failure,
+    MSG_CHANNEL_WINDOW_ADJUST: Connection._on_adjust,
+    MSG_CHANNEL_DATA: Connection._on_data,
+    MSG_CHANNEL_EXTENDED_DATA: Connection._on_extended_data,
+    MSG_CHANNEL_EOF: Connection._on_eof,
+    MSG_CHANNEL_CLOSE: Connection._on_close,
+    MSG_CHANNEL_REQUEST: Connection._on_request,
+    MSG_CHANNEL_SUCCESS: Connection._on_channel_success,
+    MSG_CHANNEL_FAILURE: Connection._on_channel_failure,
+}
