@@ -1,3 +1,136 @@
-"""SSH for asyncio."""
+"""SSH for asyncio: a fast, strict sans-IO transport with client, server and packet streams.
+
+See the README for a first look; every public name is listed in ``__all__``.
+"""
+
+from __future__ import annotations
+
+from .asyncio.client import ClientConnection, connect
+from .asyncio.connection import ConnectionInfo, SSHConnection
+from .asyncio.opening import Opening
+from .asyncio.process import ClientProcess, CompletedProcess
+from .asyncio.streams import SSHReader, SSHWriter
+from .asyncio.trust import INSECURE_ACCEPT_ANY_HOST_KEY, accept_new
+from .auth import PARTIAL_SUCCESS, AuthInfo, AuthorizedKeys, Grant, Passwords
+from .ciphers import (
+    MAC,
+    CipherSpec,
+    CipherStatus,
+    KnownAnswer,
+    MACSpec,
+    Opener,
+    Sealer,
+    cipher_names,
+    cipher_status,
+    get_cipher,
+    get_mac,
+    mac_names,
+    register_cipher,
+    register_mac,
+)
+from .config import TransportConfig
+from .connection import PtyRequest
+from .errors import (
+    AuthenticationFailed,
+    ChannelOpenError,
+    ConnectionLost,
+    DisconnectReason,
+    HandshakeTimeout,
+    HostKeyError,
+    IntegrityError,
+    KeyFileError,
+    LocalError,
+    NegotiationError,
+    OpenFailureReason,
+    PeerDisconnected,
+    ProcessError,
+    ProtocolError,
+    RemoteError,
+    SignatureError,
+    SSHError,
+)
+from .events import (
+    DebugReceived,
+    Disconnected,
+    Event,
+    ExtInfoReceived,
+    HostKeyOffered,
+    IdentificationReceived,
+    KeysChanged,
+    UnimplementedReceived,
+)
+from .gates import Phase
+from .keys import ForwardRule, KnownHosts, PrivateKey, PublicKey
+from .negotiation import Algorithms
+from .transport import SSHTransport, TransportState
 
 __version__ = "0.1.0"
+
+__all__ = (
+    "INSECURE_ACCEPT_ANY_HOST_KEY",
+    "MAC",
+    "PARTIAL_SUCCESS",
+    "Algorithms",
+    "AuthInfo",
+    "AuthenticationFailed",
+    "AuthorizedKeys",
+    "ChannelOpenError",
+    "CipherSpec",
+    "CipherStatus",
+    "ClientConnection",
+    "ClientProcess",
+    "CompletedProcess",
+    "ConnectionInfo",
+    "ConnectionLost",
+    "DebugReceived",
+    "DisconnectReason",
+    "Disconnected",
+    "Event",
+    "ExtInfoReceived",
+    "ForwardRule",
+    "Grant",
+    "HandshakeTimeout",
+    "HostKeyError",
+    "HostKeyOffered",
+    "IdentificationReceived",
+    "IntegrityError",
+    "KeyFileError",
+    "KeysChanged",
+    "KnownAnswer",
+    "KnownHosts",
+    "LocalError",
+    "MACSpec",
+    "NegotiationError",
+    "OpenFailureReason",
+    "Opener",
+    "Opening",
+    "Passwords",
+    "PeerDisconnected",
+    "Phase",
+    "PrivateKey",
+    "ProcessError",
+    "ProtocolError",
+    "PtyRequest",
+    "PublicKey",
+    "RemoteError",
+    "SSHConnection",
+    "SSHError",
+    "SSHReader",
+    "SSHTransport",
+    "SSHWriter",
+    "Sealer",
+    "SignatureError",
+    "TransportConfig",
+    "TransportState",
+    "UnimplementedReceived",
+    "__version__",
+    "accept_new",
+    "cipher_names",
+    "cipher_status",
+    "connect",
+    "get_cipher",
+    "get_mac",
+    "mac_names",
+    "register_cipher",
+    "register_mac",
+)

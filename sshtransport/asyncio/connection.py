@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 from ..connection import (
@@ -130,11 +131,10 @@ class SSHConnection:
         request that every peer answers.
         """
         self._check_open()
-        loop = self.link.loop
-        start = loop.time()
+        start = perf_counter()  # uvloop's clock counts whole milliseconds
         if EXT_PING in self.link.core.peer_extensions:
             token = os.urandom(16)
-            waiter = self._pongs[token] = loop.create_future()
+            waiter = self._pongs[token] = self.link.loop.create_future()
             self.link.core.send(ping(token))
             self.link.settle()
             try:
@@ -143,7 +143,7 @@ class SSHConnection:
                 self._pongs.pop(token, None)
         else:
             await self.global_request(_KEEPALIVE)
-        return loop.time() - start
+        return perf_counter() - start
 
     async def global_request(self, name: str, data: bytes = b"") -> tuple[bool, bytes]:
         """Send a global request and wait for its answer (RFC 4254, section 4)."""
@@ -177,6 +177,13 @@ class SSHConnection:
         if self.mux is None:
             raise LocalError("not before login")
         return self.mux
+
+    def remember_addresses(self) -> None:
+        """Note the socket's addresses while there is one."""
+        transport = self.link.transport
+        if transport is not None:
+            self._local_address = transport.get_extra_info("sockname")
+            self._peer_address = transport.get_extra_info("peername")
 
     # --- channels -------------------------------------------------------------------------------------
 

@@ -277,6 +277,11 @@ class Link(asyncio.BufferedProtocol):
         self.core.disconnect(description="aborted")  # goes nowhere: the core is told that it is over
         self.settle()
 
+    def drop(self) -> None:
+        """Nobody waits for the end: let the last bytes leave if they can at once, and close."""
+        if self.transport is not None and self.transport.get_write_buffer_size():
+            self.transport.abort()
+
     async def wait_closed(self) -> None:
         """Until the socket is closed."""
         await asyncio.shield(self._closed)

@@ -9,9 +9,9 @@ from enum import Enum
 from typing import Final
 
 from ..errors import HostKeyError, LocalError, ProtocolError
-from ..keys import HostKeyLookup, KnownHosts, PublicKey
+from ..keys import HostKeyEntry, HostKeyLookup, KnownHosts, PublicKey
 
-__all__ = ("INSECURE_ACCEPT_ANY_HOST_KEY", "HostKeyVerifier", "HostTrust", "KnownHostsSource", "accept_new")
+__all__ = ("INSECURE_ACCEPT_ANY_HOST_KEY", "HostKeyVerifier", "HostTrust", "KnownHostsSource", "accept_new", "checked")
 
 
 class _Insecure(Enum):
@@ -64,33 +64,52 @@ class HostTrust:
         """Host key algorithms with those first that could be verified."""
         return self._lookup.preferred(algorithms)
 
-    async def check(self, blob: bytes) -> None:
-        """Return when the key is to be trusted.
+    def check(self, blob: bytes) -> Awaitable[None] | None:
+        """None when the key is to be trusted; an awaitable when the application's verifier takes its time.
 
-        Raises:
+        Raises, here or when awaited:
             HostKeyError: it is not; ``verdict``, ``path`` and ``line`` say why.
         """
         key = PublicKey.from_blob(blob, rsa_min_bits=self._rsa_min_bits)
         if self._any:
-            return
+            return None
         outcome, entry = self._lookup.verdict(key)
         if outcome == "trusted":
-            return
-        if outcome == "unknown" and self._verifier is not None and await self._asked(key):
-            return
+            return None
+        if outcome == "unknown" and self._verifier is not None:
+            answer = self._ask(key)
+            if answer is True:
+                return None
+            if inspect.isawaitable(answer):
+                return self._wait(answer, self._refusal(key, "refused", None))
+            raise self._refusal(key, "refused", entry)
+        raise self._refusal(key, outcome, entry)
+
+    async def _wait(self, answer: Awaitable[object], refusal: HostKeyError) -> None:
+        if await answer is not True:
+            raise refusal
+
+    def _ask(self, key: PublicKey) -> object:
+        """The application's word; anything but True itself refuses (known bugs, M 162)."""
+        assert self._verifier is not None
+        if self._verifier is not accept_new:
+            return self._verifier(self._host, self._port, key)
+        if self._lookup.trusted or self._known is None:
+            return False
+        self._known.add(*self._name, key)
+        return True
+
+    def _refusal(self, key: PublicKey, verdict: str, entry: HostKeyEntry | None) -> HostKeyError:
         path = entry.path if entry is not None else None
         line = entry.line if entry is not None else None
         host = self._host if self._port == 22 else f"[{self._host}]:{self._port}"
-        where = f" ({path or 'known hosts'}, line {line})" if line is not None else ""
-        text = {
-            "changed": f"the host key of {host} has changed{where}: offered is {key.algorithm} {key.fingerprint()}",
-            "revoked": f"the host key of {host} is revoked{where}: {key.algorithm} {key.fingerprint()}",
-        }.get(outcome, f"the host key of {host} is not known: {key.algorithm} {key.fingerprint()}{where}")
-        if outcome == "unknown" and self._known is not None and self._known.paths:
-            text += f"; looked in {', '.join(self._known.paths)}"
-        raise HostKeyError(
-            text,
-            verdict=outcome,
+        offered = f"{key.algorithm} {key.fingerprint()}"
+        where = f"; see {path or 'known hosts'}, line {line}" if line is not None else ""
+        if verdict == "unknown" and line is None and self._known is not None and self._known.paths:
+            where = f"; looked in {', '.join(self._known.paths)}"
+        return HostKeyError(
+            f"the host key of {host} {_VERDICTS[verdict]}: offered is {offered}{where}",
+            verdict=verdict,
             host=self._host,
             port=self._port,
             path=path,
@@ -98,18 +117,13 @@ class HostTrust:
             fingerprint=key.fingerprint(),
         )
 
-    async def _asked(self, key: PublicKey) -> bool:
-        """The application's word; anything but True itself refuses (known bugs, M 162)."""
-        assert self._verifier is not None
-        if self._verifier is accept_new:
-            if self._lookup.trusted or self._known is None:
-                return False
-            self._known.add(*self._name, key)
-            return True
-        answer = self._verifier(self._host, self._port, key)
-        if inspect.isawaitable(answer):
-            answer = await answer
-        return answer is True
+
+_VERDICTS: Final = {
+    "unknown": "is not known",
+    "changed": "has CHANGED",
+    "revoked": "is REVOKED",
+    "refused": "was refused by the verifier",
+}
 
 
 def checked(error: Exception) -> HostKeyError:
