@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 
@@ -15,7 +15,7 @@ from sshtransport.gates import Phase
 from sshtransport.transport import SSHTransport
 from tests.support.pair import CUTS, Cut, Pair, logged_in
 from tests.support.phases import before_keys
-from tests.support.puppet import edit_kexinit, events, inject, say
+from tests.support.puppet import edit_kexinit, ended, events, inject, say
 
 FAST = "curve25519-sha256"
 CHACHA = "chacha20-poly1305@openssh.com"
@@ -235,13 +235,11 @@ def test_the_counter_may_not_wrap_before_keys(role: str) -> None:
     """Design section 4: always fatal, on either counter, and never an exception out of the transport."""
     stage = before_keys(role, config("off"))
     stage.target._reader.sequence = 2**32 - 1
-    items: list[Any] = stage.give(inject(stage.peer, messages.ignore()))
-    (end,) = items
+    end = ended(stage.give(inject(stage.peer, messages.ignore())))
     assert isinstance(end.error, ProtocolError)
     assert "wrapped" in end.description
     stage = before_keys(role, config("off"))
     stage.target._writer.sequence = 2**32 - 1
-    items = stage.give(inject(stage.peer, b"\x08"))  # asks for UNIMPLEMENTED
-    (end,) = items
+    end = ended(stage.give(inject(stage.peer, b"\x08")))  # asks for UNIMPLEMENTED
     assert isinstance(end.error, ProtocolError)
     assert stage.target.data_to_send() == b""

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sshtransport.ciphers import MAC, CipherSpec, Sealer, get_cipher
-from sshtransport.events import Event
+from sshtransport.events import Disconnected, Event
 from sshtransport.messages import KexInit, NameList
 from sshtransport.packets import PacketReader
 from sshtransport.transport import Item, SSHTransport
 
-__all__ = ("Tap", "clear_packets", "edit_kexinit", "events", "inject", "listed", "say")
+__all__ = ("Tap", "clear_packets", "edit_kexinit", "ended", "events", "inject", "listed", "say")
 
 
 def say(end: SSHTransport, *payloads: bytes) -> None:
@@ -60,6 +60,13 @@ def clear_packets(stream: bytes) -> list[bytes]:
         if payload == b"\x15":
             break
     return payloads
+
+
+def ended(items: list[Item]) -> Disconnected:
+    """The one item there is: the end."""
+    (end,) = items
+    assert isinstance(end, Disconnected)
+    return end
 
 
 def events(items: list[Item], kind: type[Event]) -> list[Any]:
