@@ -5,9 +5,11 @@ See the README for a first look; every public name is listed in ``__all__``.
 
 from __future__ import annotations
 
+from .asyncio.base import ConnectionInfo
 from .asyncio.client import ClientConnection, connect
-from .asyncio.connection import ConnectionInfo, SSHConnection
+from .asyncio.connection import SSHConnection
 from .asyncio.opening import Opening
+from .asyncio.packet_stream import PacketServer, PacketStream, open_packet_stream, start_packet_server
 from .asyncio.process import ClientProcess, CompletedProcess
 from .asyncio.streams import SSHReader, SSHWriter
 from .asyncio.trust import INSECURE_ACCEPT_ANY_HOST_KEY, accept_new
@@ -104,6 +106,8 @@ __all__ = (
     "OpenFailureReason",
     "Opener",
     "Opening",
+    "PacketServer",
+    "PacketStream",
     "Passwords",
     "PeerDisconnected",
     "Phase",
@@ -131,6 +135,8 @@ __all__ = (
     "get_cipher",
     "get_mac",
     "mac_names",
+    "open_packet_stream",
     "register_cipher",
     "register_mac",
+    "start_packet_server",
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -35,42 +34,21 @@ from ..errors import (
     SSHError,
 )
 from ..events import Event
-from ..keys import PublicKey
 from ..messages import decode_ping, ping
-from ..negotiation import Algorithms
+from .base import LinkUser
 from .ports import ChannelPort
 from .protocol import Link
 
-__all__ = ("ConnectionInfo", "SSHConnection")
+__all__ = ("SSHConnection",)
 
 _KEEPALIVE = "keepalive@openssh.com"
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionInfo:
-    """What is known about a connection; counters are of this moment. ``host_key`` is the server's."""
-
-    role: str
-    algorithms: Algorithms | None
-    strict_kex: bool
-    local_ident: bytes
-    peer_ident: bytes | None
-    session_id: bytes | None
-    host_key: PublicKey | None
-    peer_extensions: dict[str, bytes]
-    local_address: Any
-    peer_address: Any
-    bytes_sent: int
-    bytes_received: int
-    packets_sent: int
-    packets_received: int
-
-
-class SSHConnection:
+class SSHConnection(LinkUser):
     """One SSH connection. ``closed`` connections raise ConnectionLost from whatever is asked of them."""
 
     def __init__(self, link: Link) -> None:
-        self.link = link
+        super().__init__(link)
         link.owner = self
         self.mux: Connection | None = None
         self._ports: dict[int, ChannelPort] = {}
@@ -78,44 +56,8 @@ class SSHConnection:
         self._pongs: dict[bytes, asyncio.Future[None]] = {}
         self._keepalive_timer: asyncio.TimerHandle | None = None
         self._unanswered = 0
-        self._local_address = self._peer_address = None
 
     # --- what the application asks ------------------------------------------------------------------
-
-    @property
-    def info(self) -> ConnectionInfo:
-        """Algorithms, identifications, keys and counters."""
-        core = self.link.core
-        return ConnectionInfo(
-            core.role,
-            core.algorithms,
-            core.strict_kex,
-            core.ident,
-            core.peer_ident,
-            core.session_id,
-            PublicKey.from_blob(core.host_key, rsa_min_bits=core.config.rsa_min_bits) if core.host_key else None,
-            dict(core.peer_extensions),
-            self._local_address,
-            self._peer_address,
-            core.bytes_sent,
-            core.bytes_received,
-            core.packets_sent,
-            core.packets_received,
-        )
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """As ``asyncio.BaseTransport.get_extra_info``: "socket", "sockname", "peername"; also "connection"."""
-        if name == "connection":
-            return self
-        known = {"sockname": self._local_address, "peername": self._peer_address}
-        if name in known:
-            return known[name]
-        transport = self.link.transport
-        return default if transport is None else transport.get_extra_info(name, default)
-
-    def is_closed(self) -> bool:
-        """Whether the connection has ended."""
-        return not self.link.is_open
 
     async def rekey(self) -> None:
         """Change the keys now, and wait until that is done (RFC 4253, section 9)."""
@@ -177,13 +119,6 @@ class SSHConnection:
         if self.mux is None:
             raise LocalError("not before login")
         return self.mux
-
-    def remember_addresses(self) -> None:
-        """Note the socket's addresses while there is one."""
-        transport = self.link.transport
-        if transport is not None:
-            self._local_address = transport.get_extra_info("sockname")
-            self._peer_address = transport.get_extra_info("peername")
 
     # --- channels -------------------------------------------------------------------------------------
 

@@ -70,6 +70,7 @@ class Link(asyncio.BufferedProtocol):
         self._deadline_timer: asyncio.TimerHandle | None = None
         self._close_timer: asyncio.TimerHandle | None = None
         self._reading = True
+        self.hold_input = False  # set by an owner that has enough; looked at when flushing
         self._key_waiters: list[asyncio.Future[None]] = []
 
     # --- asyncio.BufferedProtocol -------------------------------------------------------------------
@@ -176,11 +177,11 @@ class Link(asyncio.BufferedProtocol):
                 break
         if core.rekeying:
             self._watch_rekey()
-        if core.want_read is not self._reading:
+        if (core.want_read and not self.hold_input) is not self._reading:
             self._switch_reading(transport)
 
     def _switch_reading(self, transport: asyncio.Transport) -> None:
-        self._reading = self.core.want_read
+        self._reading = self.core.want_read and not self.hold_input
         if transport.is_closing():
             return
         if self._reading:
