@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from ..config import TransportConfig
-from ..errors import DisconnectReason, HandshakeTimeout, LocalError, PeerDisconnected, SSHError
+from ..errors import DisconnectReason, HandshakeTimeout, LocalError, PeerDisconnected, ProtocolError, SSHError
 from ..events import Event, HostKeyOffered, KeysChanged
 from ..keys import PrivateKey
 from ..transport import SSHTransport
@@ -28,6 +28,7 @@ __all__ = ("PacketServer", "PacketStream", "open_packet_stream", "start_packet_s
 _logger = logging.getLogger("sshtransport.packet_stream")
 
 _INPUT_HIGH_WATER: Final = 256 * 1024  # received bytes that wait for receive() before the socket is left alone
+_INPUT_MAX: Final = 16 * 2**20  # the same while a rekey keeps the socket open, for what was under way
 _HANDSHAKE_TIMEOUT: Final = 120.0  # seconds a server gives a client for its first key exchange
 
 
@@ -78,6 +79,8 @@ class PacketStream(LinkUser):
         self._size += len(payload)
         if self._size > _INPUT_HIGH_WATER:
             self.link.hold_input = True
+            if self._size > _INPUT_MAX:
+                raise ProtocolError("too much data while a rekey is running", limit=_INPUT_MAX)
         self._wake_reader()
 
     def _wake_reader(self) -> None:

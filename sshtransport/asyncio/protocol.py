@@ -177,11 +177,13 @@ class Link(asyncio.BufferedProtocol):
                 break
         if core.rekeying:
             self._watch_rekey()
-        if (core.want_read and not self.hold_input) is not self._reading:
-            self._switch_reading(transport)
+        # A rekey needs the peer's messages whatever the owner has enough of.
+        wanted = core.want_read and (core.rekeying or not self.hold_input)
+        if wanted is not self._reading:
+            self._switch_reading(transport, wanted)
 
-    def _switch_reading(self, transport: asyncio.Transport) -> None:
-        self._reading = self.core.want_read and not self.hold_input
+    def _switch_reading(self, transport: asyncio.Transport, wanted: bool) -> None:
+        self._reading = wanted
         if transport.is_closing():
             return
         if self._reading:
