@@ -13,6 +13,7 @@ from .asyncio.packet_stream import PacketServer, PacketStream, open_packet_strea
 from .asyncio.process import ClientProcess, CompletedProcess
 from .asyncio.streams import SSHReader, SSHWriter
 from .asyncio.trust import INSECURE_ACCEPT_ANY_HOST_KEY, accept_new
+from .asyncio.tunnel import LocalForward
 from .auth import PARTIAL_SUCCESS, AuthInfo, AuthorizedKeys, Grant, Passwords
 from .ciphers import (
     MAC,
@@ -101,6 +102,7 @@ __all__ = (
     "KnownAnswer",
     "KnownHosts",
     "LocalError",
+    "LocalForward",
     "MACSpec",
     "NegotiationError",
     "OpenFailureReason",

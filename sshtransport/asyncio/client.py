@@ -32,6 +32,7 @@ from .process import ClientProcess, CompletedProcess, open_process, run_process
 from .protocol import Link, loop_arena
 from .streams import SSHReader, SSHWriter, make_reader
 from .trust import HostKeyVerifier, HostTrust, KnownHostsSource, checked
+from .tunnel import LocalForward, forward_local, tunnel_socket
 
 __all__ = ("ClientConnection", "connect", "open_link")
 
@@ -255,6 +256,15 @@ class ClientConnection(SSHConnection):
         """A connection from the server to a Unix socket there (OpenSSH PROTOCOL, section 2.4)."""
         return self._open_stream(DirectStreamLocal(path), encoding)
 
+    async def forward_local_port(
+        self, listen_host: str, listen_port: int, dest_host: str, dest_port: int
+    ) -> LocalForward:
+        """Listen here, and have the server connect each connection to ``dest_host``, ``dest_port``.
+
+        Port 0 takes a free one; the result's ``port`` tells which. It closes with the connection.
+        """
+        return await forward_local(self, listen_host, listen_port, DirectTCPIP(dest_host, dest_port))
+
     def _open_stream(
         self, target: DirectTCPIP | DirectStreamLocal, encoding: str | None
     ) -> Opening[tuple[SSHReader[Any], SSHWriter[Any]]]:
@@ -322,6 +332,7 @@ def connect(
     keepalive_interval: float | None = None,
     keepalive_count: int = 3,
     sock: socket.socket | None = None,
+    tunnel: SSHConnection | None = None,
 ) -> Opening[ClientConnection]:
     """Connect to an SSH server and log in: ``async with connect(...) as conn`` or ``conn = await connect(...)``.
 
@@ -344,6 +355,7 @@ def connect(
         keepalive_interval: ask a silent peer for a sign of life after so many seconds, and give up
             after ``keepalive_count`` without one.
         sock: a connected socket to use instead of connecting.
+        tunnel: another connection to go through (ProxyJump): its server connects to host and port.
 
     Raises, when awaited:
         OSError: DNS or TCP failed.
@@ -376,7 +388,7 @@ def connect(
                     core,
                     host,
                     port,
-                    sock=sock,
+                    sock=sock if tunnel is None else await tunnel_socket(tunnel, host, port),
                     local_addr=local_addr,
                     make_owner=lambda link: ClientConnection(link, trust, deadline),
                 )

@@ -55,6 +55,8 @@ class SSHConnection(LinkUser):
         self._globals: dict[object, asyncio.Future[tuple[bool, bytes]]] = {}
         self._pongs: dict[bytes, asyncio.Future[None]] = {}
         self._keepalive_timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._at_end: list[Callable[[], None]] = []
         self._unanswered = 0
 
     # --- what the application asks ------------------------------------------------------------------
@@ -143,6 +145,15 @@ class SSHConnection(LinkUser):
                 self.link.flush_soon()
             raise
         return port
+
+    def keep(self, task: asyncio.Task[None]) -> None:
+        """Hold a task that belongs to this connection, and cancel it when the connection ends."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def at_end(self, call: Callable[[], None]) -> None:
+        """Have ``call`` called when the connection ends."""
+        self._at_end.append(call)
 
     def start_connection(self, mux: Connection) -> None:
         """Login is done: messages go to the connection protocol from here on."""
@@ -260,6 +271,10 @@ class SSHConnection(LinkUser):
                 waiter.set_exception(self.link.lost())
         self._globals.clear()
         self._pongs.clear()
+        for call in self._at_end:
+            call()
+        for task in self._tasks:
+            task.cancel()
 
     # --- keepalive --------------------------------------------------------------------------------------
 
