@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from asyncio import FIRST_COMPLETED
 
 from ..errors import ConnectionLost
 from .ports import ChannelPort
@@ -16,20 +17,25 @@ _CHUNK = 65_536
 async def splice(port: ChannelPort, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Carry bytes both ways until both directions have ended, then close both sides.
 
-    An EOF is passed on, and the other direction goes on; an error on one side ends both.
+    An EOF is passed on, and the other direction goes on; an error on one side, or the CLOSE of the
+    channel, ends both once what had come before has been passed on.
     """
-    legs = (
-        asyncio.ensure_future(_to_stream(port, writer)),
-        asyncio.ensure_future(_to_channel(port, reader)),
+    loop = port.loop
+    out, back, closed = tasks = (
+        loop.create_task(_to_stream(port, writer)),
+        loop.create_task(_to_channel(port, reader)),
+        loop.create_task(port.wait_closed()),
     )
     try:
-        # The peer's CLOSE ends both directions, whatever the TCP side still has to say.
-        with contextlib.suppress(OSError, ConnectionLost):
-            await asyncio.gather(*legs)
+        # What came before the channel's CLOSE is passed on; what the stream still has would go nowhere.
+        while not (out.done() and (back.done() or closed.done())):
+            done, _ = await asyncio.wait([task for task in tasks if not task.done()], return_when=FIRST_COMPLETED)
+            if any(task.exception() for task in done):
+                break
     finally:
-        for leg in legs:
-            leg.cancel()
-        await asyncio.gather(*legs, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         port.close()
         writer.close()
         with contextlib.suppress(OSError):
@@ -46,6 +52,8 @@ async def _to_stream(port: ChannelPort, writer: asyncio.StreamWriter) -> None:
             break
         else:
             await port.wait_readable(0)
+    if not port.connection.link.is_open:
+        raise ConnectionLost("the connection is closed")
     if writer.can_write_eof():
         writer.write_eof()
 
