@@ -1,0 +1,241 @@
+"""ServerConnection: one client of a server, from the first byte to the last."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ..auth import Grant
+from ..config import TransportConfig
+from ..connection import SESSION, Channel, ChannelOpenRequested, ChannelRequestReceived, Connection, DirectTCPIP
+from ..errors import ConnectionLost, HandshakeTimeout, OpenFailureReason, SSHError
+from ..events import Event, KeysChanged
+from ..keys import PrivateKey
+from .connection import SSHConnection
+from .dial import dial
+from .forwarding import splice
+from .limits import ServerLimits, client_address
+from .ports import ChannelPort
+from .protocol import Link
+from .server_login import ServerLogin
+from .server_process import Handler, Session
+
+__all__ = ("Host", "ServerConnection", "ServerSettings")
+
+_logger = logging.getLogger("sshtransport.server")
+
+ForwardPolicy = Callable[["ServerConnection", str, int], bool | Awaitable[bool]] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """What ``listen`` was given, checked; the same for all connections of a server."""
+
+    handler: Handler
+    subsystems: Mapping[str, Handler]
+    host_keys: tuple[PrivateKey, ...]
+    authenticator: object
+    methods: frozenset[str]
+    allow_direct_tcpip: ForwardPolicy
+    allow_tcpip_forward: ForwardPolicy
+    config: TransportConfig
+    limits: ServerLimits
+    encoding: str | None
+
+
+class Host(Protocol):
+    """What a connection needs of its server."""
+
+    @property
+    def settings(self) -> ServerSettings: ...
+
+    @property
+    def closing(self) -> bool:
+        """Whether nothing new may begin."""
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run something of a connection; the server waits for its end before it has ended itself."""
+
+    def logged_in(self, connection: ServerConnection) -> None:
+        """The connection is nobody's stranger any more."""
+
+    def session_ended(self) -> None:
+        """One session less."""
+
+    def connection_ended(self, connection: ServerConnection) -> None:
+        """The connection is over."""
+
+
+class ServerConnection(SSHConnection):
+    """A client's connection to a server. Made by the server; handlers and checks get to see it.
+
+    ``username`` and ``grant`` are None before login. ``peer_address`` (an IP address) and
+    ``peer_port`` are None where the client came another way.
+    """
+
+    def __init__(self, link: Link, host: Host, peername: Any) -> None:
+        super().__init__(link)
+        self.username: str | None = None
+        self.grant: Grant | None = None
+        self.peer_address, self.peer_port = client_address(peername)
+        self._host = host
+        self._login: ServerLogin | None = None
+        self._sessions: dict[ChannelPort, Session] = {}
+        self._opening: set[asyncio.Task[None]] = set()
+        limits = host.settings.limits
+        self._timer = link.loop.call_later(limits.login_grace, self._grace_over, limits.login_grace)
+
+    def __repr__(self) -> str:
+        return f"<ServerConnection from {self.peer_address}, port {self.peer_port}>"
+
+    @property
+    def sessions(self) -> int:
+        """How many session channels are open: what ``shutdown`` waits for."""
+        return len(self._sessions)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run something for the connection."""
+        return self._host.spawn(work)
+
+    # --- login --------------------------------------------------------------------------------------
+
+    def noticed(self, event: Event) -> None:
+        if isinstance(event, KeysChanged) and event.first:
+            settings = self._host.settings
+            self._login = ServerLogin(self, settings.authenticator, settings.methods, settings.limits, self._logged_in)
+
+    def _logged_in(self, username: str, grant: Grant) -> None:
+        self.username, self.grant = username, grant
+        self._login = None
+        self._timer.cancel()
+        limits, core = self._host.settings.limits, self.link.core
+        self.start_connection(
+            Connection(
+                "server",
+                core,
+                window_size=core.config.window_size,
+                max_packet_size=core.config.max_packet_size,
+                channels_max=limits.max_channels,
+                pending_opens_max=limits.max_pending_opens,
+                max_buffered=limits.max_buffered,
+            )
+        )
+        if limits.idle_timeout is not None:
+            self._timer = self.link.loop.call_later(limits.idle_timeout, self._idle, limits.idle_timeout)
+        self._host.logged_in(self)
+
+    def _grace_over(self, limit: float) -> None:
+        phase = str(self.link.core.phase)
+        self.link.fail(HandshakeTimeout(f"no login within {limit:g} seconds", phase=phase, limit=limit))
+
+    def _idle(self, limit: float) -> None:
+        silent = self.link.loop.time() - self.link.last_received
+        if silent >= limit * 0.99:
+            self.link.fail(ConnectionLost(f"nothing heard for {limit:g} seconds", phase="connection"))
+        else:
+            self._timer = self.link.loop.call_later(limit - silent, self._idle, limit)
+
+    # --- channels -----------------------------------------------------------------------------------
+
+    def open_requested(self, event: ChannelOpenRequested) -> None:
+        channel = event.channel
+        if self._host.closing:
+            channel.refuse(OpenFailureReason.RESOURCE_SHORTAGE, "the server is shutting down")
+        elif event.type == SESSION:
+            assert self.grant is not None
+            settings = self._host.settings
+            port = self._accept(channel)
+            self._sessions[port] = Session(port, self.grant, settings.handler, settings.subsystems, settings.encoding)
+        elif isinstance(event.target, DirectTCPIP):
+            self._open_direct(channel, event.target)
+        else:
+            channel.refuse(OpenFailureReason.UNKNOWN_CHANNEL_TYPE, "unknown channel type")
+
+    def _accept(self, channel: Channel) -> ChannelPort:
+        channel.accept()
+        port = self._ports[channel.number] = ChannelPort(self, channel)
+        return port
+
+    def channel_requested(self, port: ChannelPort, event: ChannelRequestReceived) -> None:
+        session = self._sessions.get(port)
+        if session is not None:
+            session.requested(event)
+        elif event.want_reply:
+            port.channel.reply(False)
+
+    def channel_closed(self, port: ChannelPort) -> None:
+        session = self._sessions.pop(port, None)
+        if session is not None:
+            session.closed()
+            self._host.session_ended()
+
+    # --- forwarding ---------------------------------------------------------------------------------
+
+    def _open_direct(self, channel: Channel, target: DirectTCPIP) -> None:
+        """Somebody wants a connection from here: refused unless both the policy and the login allow it."""
+        assert self.grant is not None
+        policy = self._host.settings.allow_direct_tcpip
+        if policy is None or not self.grant.allows_open(target.host, target.port):
+            channel.refuse(OpenFailureReason.ADMINISTRATIVELY_PROHIBITED, "not allowed")
+            return
+        task = self.spawn(self._direct(channel, target.host, target.port, policy))
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    async def _direct(
+        self, channel: Channel, host: str, port_number: int, policy: Callable[..., bool | Awaitable[bool]]
+    ) -> None:
+        reason, text = OpenFailureReason.ADMINISTRATIVELY_PROHIBITED, "not allowed"
+        sock = None
+        if await self._allowed(policy, host, port_number):
+            try:
+                sock = await dial(host, port_number)
+            except (OSError, UnicodeError) as error:
+                _logger.info("direct-tcpip: no connection to port %d: %s", port_number, error)
+                reason, text = OpenFailureReason.CONNECT_FAILED, "no connection"
+        if not self.link.is_open:
+            if sock is not None:
+                sock.close()
+            return
+        if sock is None:
+            channel.refuse(reason, text)
+            self.link.settle()
+            return
+        try:
+            reader, writer = await asyncio.open_connection(sock=sock)
+        except BaseException:
+            sock.close()
+            raise
+        if not self.link.is_open:
+            writer.close()
+            return
+        port = self._accept(channel)
+        self.link.settle()
+        await splice(port, reader, writer)
+
+    async def _allowed(self, policy: Callable[..., Any], host: str, port: int) -> bool:
+        """The application's word; anything but True itself refuses."""
+        try:
+            answer = policy(self, host, port)
+            if inspect.isawaitable(answer):
+                answer = await answer
+        except Exception:
+            _logger.exception("the forwarding policy failed")
+            return False
+        return answer is True
+
+    # --- the end --------------------------------------------------------------------------------------
+
+    def ended(self, error: SSHError) -> None:
+        self._timer.cancel()
+        if self._login is not None:
+            self._login.stop()
+            self._login = None
+        super().ended(error)
+        for task in tuple(self._opening):
+            task.cancel()
+        self._host.connection_ended(self)
