@@ -260,6 +260,8 @@ class SSHConnection(LinkUser):
     def ended(self, error: SSHError) -> None:
         if self._keepalive_timer is not None:
             self._keepalive_timer.cancel()
+        if self.mux is not None:
+            self.mux.lost()
         ports, self._ports = self._ports, {}
         for port in ports.values():
             port.open_answered(self.link.lost())

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from ..errors import ConnectionLost, HandshakeTimeout, ProtocolError, RemoteError, SSHError
+from ..errors import ConnectionLost, HandshakeTimeout, LocalError, ProtocolError, RemoteError, SSHError
 from ..events import Disconnected, Event, KeysChanged
 from ..gates import Phase
 from ..transport import Item, SSHTransport
@@ -121,13 +121,21 @@ class Link(asyncio.BufferedProtocol):
 
     def _deliver(self, items: list[Item]) -> None:
         """Hand over what came, then send what came of it."""
+        failed = False
         for item in items:
             if item.__class__ is bytes:
+                if failed:
+                    continue
                 try:
                     self.receive(item)
                 except RemoteError as error:
                     self.core.fail(error)
-                    break
+                    failed = True  # the end may be among these items already: it must not be missed
+                except LocalError:
+                    # The core reads a whole batch before we see its first item: when the last one was
+                    # the peer's DISCONNECT, nothing that the others ask for can be answered any more.
+                    if self.core.phase is not Phase.CLOSED:
+                        raise
             else:
                 self._notice(cast(Event, item))
         self.settle()

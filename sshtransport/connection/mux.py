@@ -137,6 +137,11 @@ class Connection:
         """Answer the oldest reported global request that wanted a reply; ``data`` goes with success only."""
         self._replies.settle(byte(MSG_REQUEST_SUCCESS) + data if success else byte(MSG_REQUEST_FAILURE))
 
+    def lost(self) -> None:
+        """The transport is closed: what channels hold can be read, and gives no window back."""
+        for channel in (*self.channels.values(), *self._shared.lingering):
+            channel._end_input()
+
     def pump(self) -> list[ChannelWritable]:
         """Send what the channels hold while the sink takes it, one message of each in turn.
 
