@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import math
 import os
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 
@@ -300,7 +299,7 @@ class SSHTransport:
             try:
                 ident, used = self._ident_reader.feed(view)
             except RemoteError as error:
-                self._fail(error, items)
+                self._fail(_without_frames(error), items)
                 return items
             if ident is None:
                 return items
@@ -328,7 +327,7 @@ class SSHTransport:
             if reader.packets >= packets or reader.total >= total:
                 self._limit_reached()
         except RemoteError as error:
-            self._fail(error, items)
+            self._fail(_without_frames(error), items)
         if self._events:  # a reply on the way found a limit
             items += self.take_events()
         return items
@@ -472,8 +471,6 @@ class SSHTransport:
             self._close(DisconnectReason.BY_APPLICATION, error.message, error, self._events)
 
     def _fail(self, error: RemoteError, items: list[Item]) -> None:
-        # Frames of a traceback keep what they worked on, even a packet that did not verify.
-        traceback.clear_frames(error.__traceback__)
         if self.phase is Phase.CLOSED:
             return
         if error.phase is None:
@@ -651,6 +648,18 @@ class SSHTransport:
                 self._reader.length_max = PACKET_LENGTH_MAX
         self._swap_tables()
         items.append(KeysChanged(first))
+
+
+def _without_frames(error: RemoteError) -> RemoteError:
+    """Drop the tracebacks of a fault of the peer, and of what led to it.
+
+    Their frames would keep the input alive as long as the error, even a packet that did not verify.
+    """
+    link: BaseException | None = error
+    while link is not None:
+        link.__traceback__ = None
+        link = link.__cause__ or link.__context__
+    return error
 
 
 _HANDLERS: dict[int, Callable[[SSHTransport, bytes, list[Item]], None]] = {
