@@ -34,9 +34,16 @@ from .streams import SSHReader, SSHWriter, make_reader
 from .trust import HostKeyVerifier, HostTrust, KnownHostsSource, checked
 from .tunnel import LocalForward, forward_local, tunnel_socket
 
-__all__ = ("ClientConnection", "connect", "open_link")
+__all__ = (
+    "ClientConnection",
+    "Deadline",
+    "HostKeyWatch",
+    "client_core",
+    "connect",
+    "open_link",
+)
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class Deadline:
@@ -62,7 +69,7 @@ class Deadline:
             text = f"no connection within {self._limit:g} seconds; it ended during {phase()}"
             raise HandshakeTimeout(text, phase=phase(), limit=self._limit) from None
 
-    async def paused(self, answer: Awaitable[T]) -> T:
+    async def paused(self, answer: Awaitable[_T]) -> _T:
         """Await something of the caller's, off the clock."""
         scope = self._scope
         when = scope.when() if scope is not None else None
@@ -285,8 +292,8 @@ async def open_link(
     *,
     sock: socket.socket | None,
     local_addr: tuple[str, int] | None,
-    make_owner: Callable[[Link], T],
-) -> T:
+    make_owner: Callable[[Link], _T],
+) -> _T:
     """Connect a socket and put the core on it; the owner is there before the first byte."""
     loop = asyncio.get_running_loop()
     if sock is None:

@@ -10,10 +10,10 @@ from ..errors import LocalError
 
 __all__ = ("Opening",)
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
-class Opening(Coroutine[Any, Any, T], Generic[T]):
+class Opening(Coroutine[Any, Any, _T], Generic[_T]):
     """Something that is opened when awaited, or for the time of an ``async with`` block.
 
     It is a coroutine, so ``await``, ``create_task``, ``TaskGroup``, ``wait_for`` and ``gather``
@@ -24,14 +24,14 @@ class Opening(Coroutine[Any, Any, T], Generic[T]):
 
     def __init__(
         self,
-        start: Callable[[], Coroutine[Any, Any, T]],
-        leave: Callable[[T, BaseException | None], Awaitable[None]],
+        start: Callable[[], Coroutine[Any, Any, _T]],
+        leave: Callable[[_T, BaseException | None], Awaitable[None]],
     ) -> None:
-        self._start: Callable[[], Coroutine[Any, Any, T]] | None = start
+        self._start: Callable[[], Coroutine[Any, Any, _T]] | None = start
         self._leave = leave
-        self._coroutine: Coroutine[Any, Any, T] | None = None
+        self._coroutine: Coroutine[Any, Any, _T] | None = None
 
-    def _begun(self) -> Coroutine[Any, Any, T]:
+    def _begun(self) -> Coroutine[Any, Any, _T]:
         if self._coroutine is None:
             if self._start is None:
                 raise LocalError("an opening can be used once")
@@ -50,12 +50,12 @@ class Opening(Coroutine[Any, Any, T], Generic[T]):
         if self._coroutine is not None:
             self._coroutine.close()
 
-    def __await__(self) -> Generator[Any, Any, T]:
+    def __await__(self) -> Generator[Any, Any, _T]:
         if self._start is None:
             raise LocalError("an opening can be used once")
         return self._begun().__await__()
 
-    async def __aenter__(self) -> T:
+    async def __aenter__(self) -> _T:
         self._value = await self
         return self._value
 

@@ -16,10 +16,10 @@ from .ports import ChannelPort
 __all__ = ("SSHReader", "SSHWriter", "make_reader")
 
 _CHUNK = 65_536
-AnyText = TypeVar("AnyText")
+_Text = TypeVar("_Text")
 
 
-class SSHReader(Generic[AnyText]):
+class SSHReader(Generic[_Text]):
     """Reads from a channel. Made by this package.
 
     ``limit`` bounds a line (bytes, or characters with an encoding). Every method raises ConnectionLost when the
@@ -50,25 +50,25 @@ class SSHReader(Generic[AnyText]):
         over = port.channel.read_closed or port.closed
         return over and not self._left and not port.channel.buffered(self._stream)
 
-    async def read(self, n: int = -1) -> AnyText:
+    async def read(self, n: int = -1) -> _Text:
         """Up to ``n`` as soon as there is something, or everything up to the end when ``n`` is negative.
 
         Empty at the end of the stream.
         """
         if n == 0:
-            return cast(AnyText, self._empty)
+            return cast(_Text, self._empty)
         if n < 0:
             parts = [self._left]
             self._left = self._empty
             while part := await self._more(_CHUNK):
                 parts.append(part)
-            return cast(AnyText, self._empty.join(parts))
+            return cast(_Text, self._empty.join(parts))
         if self._left:
             data, self._left = self._left[:n], self._left[n:]
-            return cast(AnyText, data)
-        return cast(AnyText, await self._more(n))
+            return cast(_Text, data)
+        return cast(_Text, await self._more(n))
 
-    async def readexactly(self, n: int) -> AnyText:
+    async def readexactly(self, n: int) -> _Text:
         """Exactly ``n``.
 
         Raises:
@@ -85,9 +85,9 @@ class SSHReader(Generic[AnyText]):
                 raise asyncio.IncompleteReadError(self._empty.join(parts), n)
             parts.append(part)
             missing -= len(part)
-        return cast(AnyText, parts[0] if len(parts) == 1 else self._empty.join(parts))
+        return cast(_Text, parts[0] if len(parts) == 1 else self._empty.join(parts))
 
-    async def readuntil(self, separator: Any = None) -> AnyText:
+    async def readuntil(self, separator: Any = None) -> _Text:
         """Everything up to and with ``separator`` (default: a line feed).
 
         Raises:
@@ -104,7 +104,7 @@ class SSHReader(Generic[AnyText]):
             if found >= 0 and found + len(separator) <= self._limit:
                 end = found + len(separator)
                 line, self._left = self._left[:end], self._left[end:]
-                return cast(AnyText, line)
+                return cast(_Text, line)
             seen = len(self._left)
             if seen >= self._limit:
                 raise asyncio.LimitOverrunError("separator not found within the limit", seen)
@@ -114,7 +114,7 @@ class SSHReader(Generic[AnyText]):
                 raise asyncio.IncompleteReadError(partial, None)
             self._left += part
 
-    async def readline(self) -> AnyText:
+    async def readline(self) -> _Text:
         """A line with its end; the rest of the stream when it has none.
 
         Raises:
@@ -123,12 +123,12 @@ class SSHReader(Generic[AnyText]):
         try:
             return await self.readuntil()
         except asyncio.IncompleteReadError as error:
-            return cast(AnyText, error.partial)
+            return cast(_Text, error.partial)
         except asyncio.LimitOverrunError as error:
             self._left = self._empty
             raise ValueError(str(error)) from None
 
-    async def __aiter__(self) -> AsyncIterator[AnyText]:
+    async def __aiter__(self) -> AsyncIterator[_Text]:
         while line := await self.readline():
             yield line
 
@@ -161,7 +161,7 @@ def make_reader(port: ChannelPort, stream: int, encoding: str | None, errors: st
     return SSHReader[Any](port, stream, b"") if encoding is None else _TextReader(port, stream, encoding, errors)
 
 
-class SSHWriter(Generic[AnyText]):
+class SSHWriter(Generic[_Text]):
     """Writes to a channel. Made by this package."""
 
     def __init__(self, port: ChannelPort, stream: int = 0, encoding: str | None = None, errors: str = "strict") -> None:
@@ -188,7 +188,7 @@ class SSHWriter(Generic[AnyText]):
                 raise LocalError("a stream with an encoding takes str")
             self._port.write(data, self._stream)
 
-    def writelines(self, lines: Iterable[AnyText]) -> None:
+    def writelines(self, lines: Iterable[_Text]) -> None:
         for line in lines:
             self.write(line)
 

@@ -30,7 +30,21 @@ from ..constants import RSA_BITS_MAX, RSA_BITS_MIN
 from ..errors import ProtocolError
 from ..wire import Buffer, Reader, mpint, string
 
-__all__ = ("KEY_TYPES", "KeyType", "PrivateMaterial", "PublicMaterial", "wrap_private")
+__all__ = (
+    "KEY_TYPES",
+    "RSA_BITS_DEFAULT",
+    "RSA_EXPONENT_BITS_MAX",
+    "ECDSAPrivate",
+    "ECDSAPublic",
+    "Ed25519Private",
+    "Ed25519Public",
+    "KeyType",
+    "PrivateMaterial",
+    "PublicMaterial",
+    "RSAPrivate",
+    "RSAPublic",
+    "wrap_private",
+)
 
 #: Largest RSA public exponent, in bits; OpenSSL takes no larger one for big moduli either.
 RSA_EXPONENT_BITS_MAX: Final = 64

@@ -21,7 +21,16 @@ from .algorithms import KEY_TYPES
 from .public import PublicKey
 from .trust_files import SkippedLine, lines_of, listed_key, lower, matches, read_text
 
-__all__ = ("AuthorizedKey", "AuthorizedKeyList", "ForwardRule", "FromList", "KeyOptions")
+__all__ = (
+    "AUTHORIZED_KEYS_FILE_MAX",
+    "AUTHORIZED_KEYS_LINES_MAX",
+    "AUTHORIZED_KEYS_LINE_MAX",
+    "AuthorizedKey",
+    "AuthorizedKeyList",
+    "ForwardRule",
+    "FromList",
+    "KeyOptions",
+)
 
 #: Largest file read, in bytes.
 AUTHORIZED_KEYS_FILE_MAX: Final = 4 * 2**20

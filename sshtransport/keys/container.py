@@ -25,7 +25,14 @@ from ..errors import KeyFileError, LocalError, ProtocolError
 from ..wire import Reader, string, text, uint32
 from .algorithms import KEY_TYPES, PrivateMaterial
 
-__all__ = ("BCRYPT_ROUNDS_MAX", "KEY_FILE_CIPHERS", "is_openssh", "read_openssh", "write_openssh")
+__all__ = (
+    "BCRYPT_ROUNDS_MAX",
+    "KEY_FILE_CIPHERS",
+    "FileCipher",
+    "is_openssh",
+    "read_openssh",
+    "write_openssh",
+)
 
 #: Most bcrypt_pbkdf rounds accepted: about ten seconds of work. ``ssh-keygen`` writes 16 or 24.
 BCRYPT_ROUNDS_MAX: Final = 1024

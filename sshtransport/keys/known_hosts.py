@@ -19,7 +19,16 @@ from ..errors import KeyFileError, LocalError
 from .public import PublicKey, key_type_of
 from .trust_files import SkippedLine, lines_of, listed_key, lower, matches, read_text
 
-__all__ = ("KNOWN_HOSTS_FILES", "HostKeyEntry", "HostKeyLookup", "HostKeyVerdict", "KnownHosts")
+__all__ = (
+    "KNOWN_HOSTS_FILES",
+    "KNOWN_HOSTS_FILE_MAX",
+    "KNOWN_HOSTS_LINE_MAX",
+    "HostKeyEntry",
+    "HostKeyLookup",
+    "HostKeyVerdict",
+    "KnownHosts",
+    "Outcome",
+)
 
 #: What :meth:`KnownHosts.load` reads by default; :meth:`KnownHosts.add` appends to the first.
 KNOWN_HOSTS_FILES: Final = (

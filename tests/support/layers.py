@@ -28,6 +28,8 @@ FLOORS: Mapping[str, int] = {
     "gates": 5,
     "exchange": 5,
     "outbox": 5,
+    "keying": 6,
+    "readings": 6,
     "transport": 6,
     "auth": 7,
     "connection": 7,
