@@ -8,9 +8,13 @@ from __future__ import annotations
 from .asyncio.base import ConnectionInfo
 from .asyncio.client import ClientConnection, connect
 from .asyncio.connection import SSHConnection
+from .asyncio.limits import ServerLimits
 from .asyncio.opening import Opening
 from .asyncio.packet_stream import PacketServer, PacketStream, open_packet_stream, start_packet_server
 from .asyncio.process import ClientProcess, CompletedProcess
+from .asyncio.server import Server, listen
+from .asyncio.server_connection import ServerConnection
+from .asyncio.server_process import ServerProcess
 from .asyncio.streams import SSHReader, SSHWriter
 from .asyncio.trust import INSECURE_ACCEPT_ANY_HOST_KEY, accept_new
 from .asyncio.tunnel import LocalForward
@@ -70,9 +74,6 @@ from .transport import SSHTransport, TransportState
 __version__ = "0.1.0"
 
 __all__ = (
-    "INSECURE_ACCEPT_ANY_HOST_KEY",
-    "MAC",
-    "PARTIAL_SUCCESS",
     "Algorithms",
     "AuthInfo",
     "AuthenticationFailed",
@@ -95,6 +96,7 @@ __all__ = (
     "HandshakeTimeout",
     "HostKeyError",
     "HostKeyOffered",
+    "INSECURE_ACCEPT_ANY_HOST_KEY",
     "IdentificationReceived",
     "IntegrityError",
     "KeyFileError",
@@ -103,11 +105,13 @@ __all__ = (
     "KnownHosts",
     "LocalError",
     "LocalForward",
+    "MAC",
     "MACSpec",
     "NegotiationError",
     "OpenFailureReason",
     "Opener",
     "Opening",
+    "PARTIAL_SUCCESS",
     "PacketServer",
     "PacketStream",
     "Passwords",
@@ -125,6 +129,10 @@ __all__ = (
     "SSHTransport",
     "SSHWriter",
     "Sealer",
+    "Server",
+    "ServerConnection",
+    "ServerLimits",
+    "ServerProcess",
     "SignatureError",
     "TransportConfig",
     "TransportState",
@@ -136,6 +144,7 @@ __all__ = (
     "connect",
     "get_cipher",
     "get_mac",
+    "listen",
     "mac_names",
     "open_packet_stream",
     "register_cipher",
