@@ -278,8 +278,8 @@ async def listen(
         methods=methods_of(authenticator),
         allow_direct_tcpip=_checked_policy("allow_direct_tcpip", allow_direct_tcpip),
         allow_tcpip_forward=_checked_policy("allow_tcpip_forward", allow_tcpip_forward),
-        config=_checked("config", config or TransportConfig(), TransportConfig),
-        limits=_checked("limits", limits or ServerLimits(), ServerLimits),
+        config=_checked("config", TransportConfig() if config is None else config, TransportConfig),
+        limits=_checked("limits", ServerLimits() if limits is None else limits, ServerLimits),
         encoding=_checked_encoding(encoding),
     )
     # Whatever could keep a connection's transport from being made is found here, once.
