@@ -23,6 +23,7 @@ from .constants import (
     MSG_SERVICE_ACCEPT,
     MSG_SERVICE_REQUEST,
     MSG_UNIMPLEMENTED,
+    PAYLOAD_SEND_MAX,
 )
 from .errors import ProtocolError
 from .wire import Buffer, Reader, boolean, byte, name_list, string, text, uint32, visible
@@ -245,8 +246,8 @@ def pong(data: bytes) -> bytes:
 
 
 def decode_ping(payload: Buffer) -> bytes:
-    """The data of a PING or PONG (OpenSSH PROTOCOL, section 1.8)."""
+    """The data of a PING or PONG (OpenSSH PROTOCOL, section 1.8): no more than can be sent back."""
     reader = Reader(payload, 1)
-    data = reader.string()
+    data = reader.string(PAYLOAD_SEND_MAX - 5)
     reader.end()
     return data
