@@ -51,6 +51,7 @@ class Keying:
         "algorithms",
         "ciphers",
         "exchange",
+        "exchanges",
         "host_key",
         "idents",
         "make_kex",
@@ -86,6 +87,7 @@ class Keying:
         self.make_kex = make_kex  # replays of recorded sessions put their own here
         self.idents = (b"", b"")  # the client's and the server's line
         self.exchange: Exchange | None = None
+        self.exchanges = 0  # complete ones
         self.algorithms: Algorithms | None = None
         self.session_id: bytes | None = None
         self.strict = False
@@ -238,6 +240,7 @@ class Keying:
         self.ciphers = (self.ciphers[0], spec)
         self.read_limits = self._limits(spec, reader.packets, reader.total)
         self.exchange = None
+        self.exchanges += 1
         return exchange.first
 
     def _limits(self, spec: CipherSpec, packets: int, total: int) -> tuple[int, int]:

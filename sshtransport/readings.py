@@ -78,6 +78,11 @@ class Readings:
         return exchange is not None and not exchange.first
 
     @property
+    def rekeys(self) -> int:
+        """Key exchanges completed after the first one."""
+        return max(self._keying.exchanges - 1, 0)
+
+    @property
     def may_rekey(self) -> bool:
         """Whether ``rekey()`` can be called now."""
         login = (Phase.SERVICE, Phase.AUTH, Phase.PROMPT)

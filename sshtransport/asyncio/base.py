@@ -30,6 +30,7 @@ class ConnectionInfo:
     bytes_received: int
     packets_sent: int
     packets_received: int
+    rekeys: int
 
 
 class LinkUser:
@@ -59,6 +60,7 @@ class LinkUser:
             core.bytes_received,
             core.packets_sent,
             core.packets_received,
+            core.rekeys,
         )
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
