@@ -26,6 +26,7 @@ from sshtransport import (
 from sshtransport.asyncio.limits import FrontDoor, ServerLimits, client_address
 from sshtransport.asyncio.server import Server, listen
 from sshtransport.asyncio.server_process import ServerProcess
+from sshtransport.connection import Env
 from tests.support.openssh import keypair, run_ssh, write_known_hosts
 from tests.support.private_keys import private_key
 from tests.support.servers import HOST, PASSWORD, USERNAME, client, loop_errors_seen, serving
@@ -238,9 +239,9 @@ async def test_login_ends_the_grace() -> None:
 
 async def test_an_idle_client_is_disconnected() -> None:
     async with serving(forever, limits=ServerLimits(idle_timeout=0.2)) as server, client(server) as conn:
-        async with conn.create_process("x") as process:
-            with pytest.raises(ConnectionLost, match="nothing heard"):
-                await process.wait()
+        process = await conn.create_process("x")
+        with pytest.raises(ConnectionLost, match="nothing heard"):
+            await process.wait()
 
 
 # --- the end -----------------------------------------------------------------------------------------
@@ -269,17 +270,17 @@ async def test_close_cancels_handlers_and_disconnects() -> None:
 
 
 async def test_shutdown_lets_sessions_end() -> None:
-    release = asyncio.Event()
+    started, release = asyncio.Event(), asyncio.Event()
 
     async def handler(process: ServerProcess) -> int:
+        started.set()
         await release.wait()
         process.stdout.write(bytes(3_000_000))  # more than a window: the client has to read it
         return 3
 
     async with serving(handler) as server, client(server) as conn, client(server) as idle:
         running = asyncio.create_task(conn.run("x"))
-        while not any(connection.sessions for connection in server.connections):
-            await asyncio.sleep(0.01)
+        await started.wait()
         ending = asyncio.create_task(server.shutdown(30))
         await asyncio.sleep(0.02)
         with pytest.raises(ChannelOpenError, match="shutting down"):
@@ -333,7 +334,7 @@ async def test_a_disconnect_together_with_requests() -> None:
     async with serving(echo) as server, client(server) as conn:
         process = await conn.create_process("x")
         core = conn.link.core
-        process._port.channel.request(sshtransport.connection.Env("A", b"b"), want_reply=True)  # type: ignore[attr-defined]
+        process._port.channel.request(Env("A", b"b"), want_reply=True)
         conn.mux.open_channel("session")  # type: ignore[union-attr]
         core.disconnect()
         conn.link.settle()
