@@ -88,7 +88,7 @@ SEQUENCE_MODULUS: Final = 2**32
 # --- transport -------------------------------------------------------------------------------------
 PAUSED_INPUT_MAX: Final = 64 * 1024  # kept while a host key waits for its verdict
 HELD_OUTPUT_MAX: Final = 64 * 1024  # replies and control messages held during a rekey
-REPLIES_MAX_EARLY: Final = 16 * 1024  # replies owed before login
+REPLIES_MAX_EARLY: Final = 8 * 1024  # replies owed before login
 REPLY_COST: Final = 64  # memory of a small reply beside its bytes
 READ_MAX_EARLY: Final = 8 * 1024  # bytes a server reads at once before login
 EXT_INFO_ROOM: Final = 4096  # bytes of a client's extensions that a server keeps
