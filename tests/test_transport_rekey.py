@@ -215,6 +215,7 @@ class Schedule:
                 self.arrive(end)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", range(8))
 def test_random_schedules(seed: int) -> None:
     """Known bugs E 57, 65, 66: nothing lost or reordered, as many exchanges here as there, clean gates."""
