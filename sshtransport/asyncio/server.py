@@ -17,7 +17,8 @@ from ..keys import PrivateKey
 from ..transport import SSHTransport
 from .limits import FrontDoor, ServerLimits, client_address
 from .protocol import Link, loop_arena
-from .server_connection import ForwardPolicy, ServerConnection, ServerSettings
+from .server_connection import ServerConnection, ServerSettings
+from .server_forwards import ForwardPolicy
 from .server_login import methods_of
 from .server_process import Handler
 

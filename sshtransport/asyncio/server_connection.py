@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ..auth import Grant
 from ..config import TransportConfig
-from ..connection import SESSION, Channel, ChannelOpenRequested, ChannelRequestReceived, Connection, DirectTCPIP
+from ..connection import (
+    SESSION,
+    Channel,
+    ChannelOpenRequested,
+    ChannelRequestReceived,
+    Connection,
+    DirectTCPIP,
+    GlobalRequestReceived,
+)
 from ..errors import ConnectionLost, HandshakeTimeout, OpenFailureReason, SSHError
 from ..events import Event, KeysChanged
 from ..keys import PrivateKey
 from .connection import SSHConnection
-from .dial import dial
-from .forwarding import splice
 from .limits import ServerLimits, client_address
 from .ports import ChannelPort
 from .protocol import Link
+from .server_forwards import ForwardPolicy, ServerForwards
 from .server_login import ServerLogin
 from .server_process import Handler, Session
 
 __all__ = ("Host", "ServerConnection", "ServerSettings")
 
 _logger = logging.getLogger("sshtransport.server")
-
-ForwardPolicy = Callable[["ServerConnection", str, int], bool | Awaitable[bool]] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +89,7 @@ class ServerConnection(SSHConnection):
         self._host = host
         self._login: ServerLogin | None = None
         self._sessions: dict[ChannelPort, Session] = {}
-        self._opening: set[asyncio.Task[None]] = set()
+        self._forwards: ServerForwards | None = None
         limits = host.settings.limits
         self._timer = link.loop.call_later(limits.login_grace, self._grace_over, limits.login_grace)
 
@@ -112,7 +116,8 @@ class ServerConnection(SSHConnection):
         self.username, self.grant = username, grant
         self._login = None
         self._timer.cancel()
-        limits, core = self._host.settings.limits, self.link.core
+        settings, core = self._host.settings, self.link.core
+        limits = settings.limits
         self.start_connection(
             Connection(
                 "server",
@@ -124,6 +129,10 @@ class ServerConnection(SSHConnection):
                 max_buffered=limits.max_buffered,
             )
         )
+        self._forwards = ServerForwards(
+            self, settings.allow_direct_tcpip, settings.allow_tcpip_forward, limits.max_remote_forwards
+        )
+        self._forwards.start()
         if limits.idle_timeout is not None:
             self._timer = self.link.loop.call_later(limits.idle_timeout, self._idle, limits.idle_timeout)
         self._host.logged_in(self)
@@ -148,14 +157,16 @@ class ServerConnection(SSHConnection):
         elif event.type == SESSION:
             assert self.grant is not None
             settings = self._host.settings
-            port = self._accept(channel)
+            port = self.accept(channel)
             self._sessions[port] = Session(port, self.grant, settings.handler, settings.subsystems, settings.encoding)
         elif isinstance(event.target, DirectTCPIP):
-            self._open_direct(channel, event.target)
+            assert self._forwards is not None
+            self._forwards.open_direct(channel, event.target)
         else:
             channel.refuse(OpenFailureReason.UNKNOWN_CHANNEL_TYPE, "unknown channel type")
 
-    def _accept(self, channel: Channel) -> ChannelPort:
+    def accept(self, channel: Channel) -> ChannelPort:
+        """Confirm a channel that the client wants."""
         channel.accept()
         port = self._ports[channel.number] = ChannelPort(self, channel)
         return port
@@ -173,69 +184,19 @@ class ServerConnection(SSHConnection):
             session.closed()
             self._host.session_ended()
 
-    # --- forwarding ---------------------------------------------------------------------------------
-
-    def _open_direct(self, channel: Channel, target: DirectTCPIP) -> None:
-        """Somebody wants a connection from here: refused unless both the policy and the login allow it."""
-        assert self.grant is not None
-        policy = self._host.settings.allow_direct_tcpip
-        if policy is None or not self.grant.allows_open(target.host, target.port):
-            channel.refuse(OpenFailureReason.ADMINISTRATIVELY_PROHIBITED, "not allowed")
-            return
-        task = self.spawn(self._direct(channel, target.host, target.port, policy))
-        self._opening.add(task)
-        task.add_done_callback(self._opening.discard)
-
-    async def _direct(
-        self, channel: Channel, host: str, port_number: int, policy: Callable[..., bool | Awaitable[bool]]
-    ) -> None:
-        reason, text = OpenFailureReason.ADMINISTRATIVELY_PROHIBITED, "not allowed"
-        sock = None
-        if await self._allowed(policy, host, port_number):
-            try:
-                sock = await dial(host, port_number)
-            except (OSError, UnicodeError) as error:
-                _logger.info("direct-tcpip: no connection to port %d: %s", port_number, error)
-                reason, text = OpenFailureReason.CONNECT_FAILED, "no connection"
-        if not self.link.is_open:
-            if sock is not None:
-                sock.close()
-            return
-        if sock is None:
-            channel.refuse(reason, text)
-            self.link.settle()
-            return
-        try:
-            reader, writer = await asyncio.open_connection(sock=sock)
-        except BaseException:
-            sock.close()
-            raise
-        if not self.link.is_open:
-            writer.close()
-            return
-        port = self._accept(channel)
-        self.link.settle()
-        await splice(port, reader, writer)
-
-    async def _allowed(self, policy: Callable[..., Any], host: str, port: int) -> bool:
-        """The application's word; anything but True itself refuses."""
-        try:
-            answer = policy(self, host, port)
-            if inspect.isawaitable(answer):
-                answer = await answer
-        except Exception:
-            _logger.exception("the forwarding policy failed")
-            return False
-        return answer is True
+    def global_requested(self, event: GlobalRequestReceived) -> None:
+        assert self._forwards is not None  # which asked for these events
+        self._forwards.requested(event)
 
     # --- the end --------------------------------------------------------------------------------------
 
     def ended(self, error: SSHError) -> None:
+        _logger.debug("%r ended: %s", self, error.message)
         self._timer.cancel()
         if self._login is not None:
             self._login.stop()
             self._login = None
         super().ended(error)
-        for task in tuple(self._opening):
-            task.cancel()
+        if self._forwards is not None:
+            self._forwards.stop()
         self._host.connection_ended(self)

@@ -119,7 +119,7 @@ class ServerLogin:
     def _judge(self, event: AuthEvent) -> bool:
         """Whether the event is dealt with; if not, a task gives the verdict later."""
         if isinstance(event, AnswersReceived):
-            self._secrets = event.answers
+            self._secrets += event.answers
             if self._answers is not None and not self._answers.done():
                 self._answers.set_result(list(event.answers))
                 return False

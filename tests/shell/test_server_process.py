@@ -6,14 +6,12 @@ import asyncio
 import hashlib
 import logging
 import os
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from sshtransport import (
     ChannelOpenError,
-    ConnectionLost,
     Grant,
     LocalError,
     PtyRequest,
@@ -23,7 +21,7 @@ from sshtransport.asyncio.limits import ServerLimits
 from sshtransport.asyncio.server_process import ServerProcess
 from sshtransport.connection import Env
 from sshtransport.constants import MSG_CHANNEL_CLOSE, MSG_CHANNEL_DATA, MSG_CHANNEL_EOF, MSG_CHANNEL_REQUEST
-from tests.support.servers import HOST, client, serving
+from tests.support.servers import client, serving
 
 
 class GrantAll:
@@ -392,90 +390,3 @@ async def test_many_sessions_and_too_many() -> None:
         for process in processes:
             await process.leave()
         assert (await conn.run("x", input=b"room again")).stdout == b"room again"
-
-
-# --- direct-tcpip ------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-async def upper() -> AsyncIterator[int]:
-    """A TCP server that answers in capitals, line by line, and ends with its input; its port."""
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async for line in reader:
-            writer.write(line.upper())
-            await writer.drain()
-        writer.close()
-
-    server = await asyncio.start_server(serve, HOST, 0)
-    yield server.sockets[0].getsockname()[1]
-    server.close()
-    await server.wait_closed()
-
-
-async def test_a_connection_through_the_server(upper: int) -> None:
-    asked: list[tuple[str, str | None, str, int]] = []
-
-    async def allow(connection: Any, host: str, port: int) -> bool:
-        asked.append((type(connection).__name__, connection.username, host, port))
-        return True
-
-    async with serving(echo, allow_direct_tcpip=allow) as server, client(server) as conn:
-        reader, writer = await conn.open_connection(HOST, upper)
-        writer.write(b"one\n")
-        assert await reader.readline() == b"ONE\n"
-        writer.write(b"two\n" * 100_000)
-        writer.write_eof()
-        assert await reader.read() == b"TWO\n" * 100_000
-        await writer.wait_closed()
-    assert asked == [("ServerConnection", "tester", HOST, upper)]
-
-
-@pytest.mark.parametrize("answer", [None, False, 1, "yes", RuntimeError("broken")])
-async def test_who_may_not_go_through(upper: int, answer: Any) -> None:
-    """Only True itself lets through (known bugs, M 162)."""
-
-    def allow(connection: object, host: str, port: int) -> Any:
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    policy: Any = None if answer is None else allow
-    async with serving(echo, allow_direct_tcpip=policy) as server, client(server) as conn:
-        with pytest.raises(ChannelOpenError) as caught:
-            await conn.open_connection(HOST, upper)
-        assert caught.value.reason == 1
-
-
-async def test_a_grant_narrows_what_the_policy_allows(upper: int) -> None:
-    options: Any = {
-        "authenticator": GrantAll(Grant(permit_port_forwarding=False)),
-        "allow_direct_tcpip": lambda *_: True,
-    }
-    async with serving(echo, **options) as server, client(server) as conn:
-        with pytest.raises(ChannelOpenError, match="not allowed"):
-            await conn.open_connection(HOST, upper)
-
-
-async def test_a_target_that_does_not_answer() -> None:
-    async with serving(echo, allow_direct_tcpip=lambda *_: True) as server, client(server) as conn:
-        for host in (HOST, "x" * 300, "no-such-host.invalid"):
-            with pytest.raises(ChannelOpenError) as caught:
-                await conn.open_connection(host, 1)
-            assert caught.value.reason == 2
-
-
-async def test_going_away_while_an_open_is_decided() -> None:
-    asked = asyncio.Event()
-
-    async def allow(*_: object) -> bool:
-        asked.set()
-        await asyncio.Event().wait()
-        return True
-
-    async with serving(echo, allow_direct_tcpip=allow) as server, client(server) as conn:
-        opening = asyncio.create_task(conn.open_connection(HOST, 1))
-        await asked.wait()
-        conn.close()
-        with pytest.raises(ConnectionLost):
-            await opening
