@@ -27,7 +27,7 @@ from sshtransport.asyncio.limits import FrontDoor, ServerLimits, client_address
 from sshtransport.asyncio.server import Server, listen
 from sshtransport.asyncio.server_process import ServerProcess
 from sshtransport.connection import Env
-from tests.support.openssh import keypair, run_ssh, write_known_hosts
+from tests.support.openssh import free_port, keypair, run_ssh, ssh_process, write_known_hosts
 from tests.support.private_keys import private_key
 from tests.support.servers import HOST, PASSWORD, USERNAME, client, loop_errors_seen, serving
 
@@ -388,3 +388,52 @@ async def test_the_loop_sees_no_error_from_garbage() -> None:
             await reader.read()
             writer.close()
             await writer.wait_closed()
+
+
+@pytest.mark.sshd
+async def test_ssh_with_rekeys_and_forwards(tmp_path: Path) -> None:
+    started = asyncio.Event()
+
+    async def handler(process: ServerProcess) -> int:
+        started.set()
+        seen, sent = hashlib.sha256(), hashlib.sha256()
+        while data := await process.stdin.read(65536):
+            seen.update(data)
+        for _ in range(64):
+            data = os.urandom(65536)
+            sent.update(data)
+            process.stdout.write(data)
+            await process.stdout.drain()
+        process.stderr.write(f"{seen.hexdigest()} {sent.hexdigest()}".encode())
+        return 0
+
+    async def upper(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write((await reader.read()).upper())
+        writer.close()
+
+    user = keypair("ssh-ed25519", "user")
+    data = os.urandom(2**22)
+    allowed: dict[str, Any] = {"allow_direct_tcpip": lambda *_: True, "allow_tcpip_forward": lambda *_: True}
+    async with serving(handler, authenticator=AuthorizedKeys([user.public]), **allowed) as server:
+        known = write_known_hosts(tmp_path / "known_hosts", server.port, [KEY.public_key.to_text()])
+        options: dict[str, Any] = {"key": user.path, "known_hosts": known, "username": USERNAME}
+        done = await run_ssh(server.port, "x", stdin=data, rekey_limit="512K", **options)
+        assert done.stderr.decode() == f"{hashlib.sha256(data).hexdigest()} {hashlib.sha256(done.stdout).hexdigest()}"
+        target = await asyncio.start_server(upper, HOST, 0)
+        to = f"{HOST}:{target.sockets[0].getsockname()[1]}"
+        ports = free_port(), free_port()
+        forwards = {"RemoteForward": f"{HOST}:{ports[0]} {to}", "LocalForward": f"{HOST}:{ports[1]} {to}"}
+        options["options"] = {"ExitOnForwardFailure": "yes", **forwards}
+        started.clear()
+        async with ssh_process(server.port, "x", **options) as ssh:
+            await started.wait()
+            for port in ports:
+                reader, writer = await asyncio.open_connection(HOST, port)
+                writer.write(b"word\n" * 10_000)
+                writer.write_eof()
+                assert await reader.read() == b"WORD\n" * 10_000
+                writer.close()
+                await writer.wait_closed()
+            assert ssh.returncode is None
+        target.close()
+        await target.wait_closed()
