@@ -115,20 +115,24 @@ _NORMAL: Final = {
         (52,),
     ),
 }
+_OPEN_ALL = ArrivalGate(_U, [(_A, (*_TRANSPORT, 20, *range(80, 256))), (_F, (21,)), (_I, range(50, 80))], ())
 _OPEN = ArrivalGate(_U, [(_A, (*_TRANSPORT, 20, 192, 193, *_CONNECTION)), (_F, (21,)), (_I, range(50, 80))], ())
 
 
-def arrival_gate(role: str, phase: Phase, *, in_exchange: bool, strict: bool) -> ArrivalGate:
+def arrival_gate(role: str, phase: Phase, *, in_exchange: bool, strict: bool, all_numbers: bool = False) -> ArrivalGate:
     """The table for what the peer may send now.
 
     ``in_exchange``: the peer's KEXINIT has arrived and its NEWKEYS has not; ``strict``: strict KEX
-    was agreed.
+    was agreed; ``all_numbers``: what stands above knows messages of its own, so that all from 80
+    on go up once login is done.
     """
     if phase is Phase.KEX:
         return _FIRST_KEX_STRICT if strict else _FIRST_KEX
     if in_exchange:
         return _REKEY
-    return _OPEN if phase is Phase.OPEN else _NORMAL[role, phase]
+    if phase is Phase.OPEN:
+        return _OPEN_ALL if all_numbers else _OPEN
+    return _NORMAL[role, phase]
 
 
 _S, _W, _H, _X = Departure

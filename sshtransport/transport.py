@@ -138,6 +138,7 @@ class SSHTransport(Readings):
         self.peer_ident: bytes | None = None
         self.peer_extensions: Mapping[str, bytes] = {}
         self.congested = False  # set by the shell while its socket takes no more
+        self.all_numbers = False  # set by packet streams: numbers that SSH does not know go up too
         self._arena = None if arena is None else memoryview(arena)
         self._writer = PacketWriter(PaddingPool(config.padding or random))
         self._reader = PacketReader()
@@ -415,7 +416,9 @@ class SSHTransport(Readings):
             self._departure = _NOTHING_LEAVES
             self._gate = arrival_gate(self.role, Phase.KEX, in_exchange=True, strict=True)
             return
-        self._gate = arrival_gate(self.role, phase, in_exchange=keying.shuts_input, strict=keying.strict)
+        self._gate = arrival_gate(
+            self.role, phase, in_exchange=keying.shuts_input, strict=keying.strict, all_numbers=self.all_numbers
+        )
         tables = REKEY_DEPARTURE if keying.shuts_output else DEPARTURE
         self._departure = tables.get((self.role, phase), _NOTHING_LEAVES)
 

@@ -37,13 +37,14 @@ class PacketStream(LinkUser):
 
     The message numbers of RFC 4250 keep their meaning, and what may be sent or come depends on the
     phase: login first (5, 6, 50 to 79), everything from 80 on after the server has sent
-    USERAUTH_SUCCESS (52).
+    USERAUTH_SUCCESS (52), numbers that SSH does not know included. PING (192) is answered below.
     """
 
     def __init__(self, link: Link) -> None:
         super().__init__(link)
         link.owner = self
         link.receive = self._received
+        link.core.all_numbers = True
         self.watch: HostKeyWatch | None = None
         self._ready: asyncio.Future[None] = link.loop.create_future()
         self._payloads: deque[bytes] = deque()
