@@ -39,7 +39,7 @@ _REKEY_BYTES = 2**30  # RFC 4253, section 9
 _NUMBER = (int, float)
 _RANGES: tuple[tuple[str, type | tuple[type, ...], float, float], ...] = (
     ("rekey_bytes", int, 1024, 2**60),
-    ("rekey_packets", int, 16, SEQUENCE_MODULUS - 1),
+    ("rekey_packets", int, 16, SEQUENCE_MODULUS - 2**20),  # room for the exchange: no number twice under a key
     ("rekey_seconds", _NUMBER, 0.01, 1e9),
     ("rekey_timeout", _NUMBER, 0.01, 1e9),
     ("window_size", int, 1, WINDOW_MAX),
@@ -62,7 +62,7 @@ class TransportConfig:
             "off" never offers it.
         rekey_bytes: start a rekey when one direction has carried this many bytes under a key
             (None: 1 GiB, or what the cipher says).
-        rekey_packets: the same in packets, at most 2**32 - 1.
+        rekey_packets: the same in packets, at most 2**32 - 2**20.
         rekey_seconds: the same in seconds, kept by the asyncio shell; None is never.
         rekey_timeout: seconds after which an unfinished rekey ends the connection.
         rekey_before_login: allow rekeys before USERAUTH_SUCCESS (packet streams set it).

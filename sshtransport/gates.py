@@ -22,6 +22,7 @@ from typing import Final
 from .constants import (
     MSG_KEXINIT,
     MSG_NEWKEYS,
+    MSG_USERAUTH_FAILURE,
     MSG_USERAUTH_INFO_REQUEST,
     MSG_USERAUTH_INFO_RESPONSE,
     MSG_USERAUTH_SUCCESS,
@@ -148,6 +149,9 @@ def _departure(*rules: tuple[Departure, Iterable[int]]) -> bytes:
 
 _LOGIN_CLIENT = _departure((_S, (2, 3, 4, 5, 50, MSG_USERAUTH_INFO_RESPONSE)))
 _LOGIN_SERVER = _departure((_S, (2, 3, 4, 6, 51, 53)), (_W, (MSG_USERAUTH_SUCCESS, MSG_USERAUTH_INFO_REQUEST)))
+_PROMPT_SERVER = _departure(
+    (_S, (2, 3, 4, 6, 53)), (_W, (MSG_USERAUTH_FAILURE, MSG_USERAUTH_SUCCESS, MSG_USERAUTH_INFO_REQUEST))
+)
 _ALL_OPEN = _departure((_S, (2, 3, 4, *range(80, 256))))
 
 #: What ``send`` may be asked for, by role and phase, while no key exchange of ours runs. KEX messages and
@@ -157,7 +161,7 @@ DEPARTURE: Final = {
     ("client", Phase.AUTH): _LOGIN_CLIENT,
     ("server", Phase.SERVICE): _LOGIN_SERVER,
     ("server", Phase.AUTH): _LOGIN_SERVER,
-    ("server", Phase.PROMPT): _LOGIN_SERVER,
+    ("server", Phase.PROMPT): _PROMPT_SERVER,
     ("client", Phase.OPEN): _ALL_OPEN,
     ("server", Phase.OPEN): _ALL_OPEN,
 }

@@ -40,6 +40,7 @@ from .constants import (
     MSG_SERVICE_ACCEPT,
     MSG_SERVICE_REQUEST,
     MSG_UNIMPLEMENTED,
+    MSG_USERAUTH_INFO_REQUEST,
     MSG_USERAUTH_INFO_RESPONSE,
     MSG_USERAUTH_REQUEST,
     MSG_USERAUTH_SUCCESS,
@@ -501,8 +502,8 @@ class SSHTransport(Readings):
         if number == MSG_USERAUTH_SUCCESS:
             self._reader.length_max = PACKET_LENGTH_MAX
             self._move(Phase.OPEN)
-        else:
-            self._move(Phase.PROMPT)
+        else:  # a question, or FAILURE, after which nobody waits for an answer any more
+            self._move(Phase.PROMPT if number == MSG_USERAUTH_INFO_REQUEST else Phase.AUTH)
 
     # --- key exchange -----------------------------------------------------------------------------
 

@@ -71,6 +71,19 @@ SERVER_LOGIN = table("""
     60      W  a question, or PK_OK
     61-255  X
 """)
+SERVER_PROMPT = table("""
+    0,1     X
+    2-4     S
+    5       X
+    6       S
+    7-50    X
+    51      W  FAILURE: no answer is expected any more
+    52      W
+    53      S
+    54-59   X
+    60      W
+    61-255  X
+""")
 CONNECTION = table("""
     0,1     X
     2-4     S
@@ -82,7 +95,7 @@ DEPARTURES = {
     ("client", Phase.AUTH): CLIENT_LOGIN,
     ("server", Phase.SERVICE): SERVER_LOGIN,
     ("server", Phase.AUTH): SERVER_LOGIN,
-    ("server", Phase.PROMPT): SERVER_LOGIN,
+    ("server", Phase.PROMPT): SERVER_PROMPT,
     ("client", Phase.OPEN): CONNECTION,
     ("server", Phase.OPEN): CONNECTION,
 }

@@ -359,6 +359,12 @@ def test_phases_of_a_login() -> None:
     client.send(b"\x32 instead")
     pair.pump()
     assert phases() == (Phase.AUTH, Phase.AUTH)
+    server.send(b"\x3c question")
+    server.send(b"\x33 failure")  # nobody waits for the answer any more
+    assert phases() == (Phase.AUTH, Phase.AUTH)
+    client.send(b"\x3d too late")
+    pair.pump()
+    assert isinstance(pair.client_items[-1], UnimplementedReceived)
     server.send(b"\x34")
     pair.pump()
     assert phases() == (Phase.OPEN, Phase.OPEN)
