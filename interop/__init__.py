@@ -1,0 +1,1 @@
+"""The harness: SSH implementations tried and measured against each other. Not part of the wheel."""
