@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -11,13 +12,20 @@ import pytest
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="no SIGALRM here: only the hard limit works")
 
+CONFTEST = """
+from tests.conftest import pytest_asyncio_loop_factories
+from tests.support.hang_guard import *
+"""
+
 HANGING = """
 import asyncio
 import threading
 
 import pytest
 
-pytestmark = pytest.mark.time_limit(0.2)
+from tests.support import hang_guard
+
+pytestmark = pytest.mark.time_limit(0.1)
 
 
 def test_thread():
@@ -38,45 +46,45 @@ async def test_blocks_its_loop():
 
 
 def test_quick():
+    hang_guard.GRACE = 0.3
+
+
+@pytest.fixture
+def stuck():
+    threading.Event().wait(30)
+
+
+def test_stuck(stuck):
+    pass
+
+
+def test_never_reached():
     pass
 """
 
 
-def run(folder: Path, source: str, grace: float) -> subprocess.CompletedProcess[str]:
-    (folder / "conftest.py").write_text(
-        "from tests.support.hang_guard import *\n"
-        "from tests.support import hang_guard\n"
-        "from tests.conftest import pytest_asyncio_loop_factories\n"
-        f"hang_guard.GRACE = {grace}\n"
-    )
-    (folder / "test_hanging.py").write_text(source)
+def test_hanging_tests_fail_and_a_hanging_fixture_ends_the_run(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_hanging.py").write_text(HANGING)
     root = Path(__file__).parent.parent
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(root / "pyproject.toml")]
-    return subprocess.run(
-        [*command, f"--rootdir={folder}", f"--confcutdir={folder}", str(folder)],
+    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-c", str(root / "pyproject.toml")]
+    done = subprocess.run(
+        [*command, f"--rootdir={tmp_path}", f"--confcutdir={tmp_path}", str(tmp_path)],
         cwd=root,
         capture_output=True,
         text=True,
         timeout=50,
     )
-
-
-def test_each_hanging_test_fails_alone(tmp_path: Path) -> None:
-    done = run(tmp_path, HANGING, 20.0)
-    assert "still running after 0.2 s" in done.stdout
-    assert "7 failed, 1 passed" in done.stdout, done.stdout + done.stderr
-
-
-def test_a_hanging_fixture_ends_the_run_with_all_stacks(tmp_path: Path) -> None:
-    done = run(
-        tmp_path,
-        "import threading, pytest\n"
-        "@pytest.fixture\n"
-        "def stuck(): threading.Event().wait(30)\n"
-        "@pytest.mark.time_limit(0.2)\n"
-        "def test_it(stuck): pass\n",
-        0.5,
-    )
+    verdicts = re.findall(r"::(test_\w+(?:\[\w+\])?) (PASSED|FAILED|ERROR)?", done.stdout)
+    coroutines = [
+        f"test_{name}[{loop}]" for name in ("await", "busy", "blocks_its_loop") for loop in ("asyncio", "uvloop")
+    ]
+    assert dict(verdicts) == {
+        "test_thread": "FAILED",
+        **dict.fromkeys(coroutines, "FAILED"),
+        "test_quick": "PASSED",
+        "test_stuck": "",
+    }, done.stdout + done.stderr
     assert done.returncode == 1
     assert "Timeout" in done.stderr
     assert "in stuck" in done.stderr
