@@ -20,6 +20,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.scale import rounds
+
 TIME_LIMIT = 60.0
 GRACE = 30.0
 
@@ -28,7 +30,8 @@ _real_stderr: list[int] = []
 
 def _limit(item: pytest.Item) -> float:
     marker = item.get_closest_marker("time_limit")
-    return float(marker.args[0]) if marker else TIME_LIMIT
+    limit = float(marker.args[0]) if marker else TIME_LIMIT
+    return limit * rounds(1) if item.get_closest_marker("soak") else limit
 
 
 def pytest_configure(config: pytest.Config) -> None:
