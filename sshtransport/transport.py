@@ -100,7 +100,12 @@ __all__ = (
 )
 
 _OWN_ARENA_SIZE = 64 * 1024
-_NOTHING_LEAVES = bytes([Departure.FORBID]) * 256
+# Reading a member off its class costs 130 ns on CPython 3.11, a global 15.
+_SEND, _SWITCH, _HOLD, _FORBID = Departure
+_ALLOW, _IGNORE, _UNIMPLEMENTED, _FATAL = Arrival
+_IDENTIFICATION, _KEX, _SERVICE, _AUTH, _PROMPT, _OPEN, _CLOSED = Phase
+
+_NOTHING_LEAVES = bytes([_FORBID]) * 256
 _SERVER_EXT_INFO = ext_info({EXT_SERVER_SIG_ALGS: ",".join(HOST_KEY_ALGORITHMS).encode(), EXT_PING: b"0"})
 
 Item = bytes | Event
@@ -135,7 +140,7 @@ class SSHTransport(Readings):
             raise LocalError(f"role must be 'client' or 'server', not {role!r}")
         self.config = config = config or TransportConfig()
         self.role: Role = role
-        self.phase = Phase.IDENTIFICATION
+        self.phase = _IDENTIFICATION
         self.peer_ident: bytes | None = None
         self.peer_extensions: Mapping[str, bytes] = {}
         self.congested = False  # set by the shell while its socket takes no more
@@ -163,7 +168,7 @@ class SSHTransport(Readings):
         arena = self._arena
         if arena is None:
             self._arena = arena = memoryview(bytearray(_OWN_ARENA_SIZE))
-        if self.role == "server" and self.phase is not Phase.OPEN:
+        if self.role == "server" and self.phase is not _OPEN:
             # What one read can turn into must stay small for peers that have not logged in.
             return arena[:READ_MAX_EARLY]
         if self._keying.exchange is not None and len(arena) > PAUSED_INPUT_MAX:
@@ -185,7 +190,7 @@ class SSHTransport(Readings):
     def receive_eof(self) -> list[Item]:
         """The peer will send no more bytes."""
         items = self.take_events()
-        if self.phase is not Phase.CLOSED:
+        if self.phase is not _CLOSED:
             text = f"connection lost during {self.phase}"
             self._close(DisconnectReason.CONNECTION_LOST, text, ConnectionLost(text, phase=self.phase), items)
         return items
@@ -199,12 +204,12 @@ class SSHTransport(Readings):
 
     def _receive(self, view: memoryview) -> list[Item]:
         items = self.take_events()
-        if self.phase is Phase.CLOSED:
+        if self.phase is _CLOSED:
             return items
         if self._offered is not None:
             self._keep(bytes(view), items)
             return items
-        if self.phase is Phase.IDENTIFICATION:
+        if self.phase is _IDENTIFICATION:
             try:
                 ident, used = self._ident_reader.feed(view)
             except RemoteError as error:
@@ -214,7 +219,7 @@ class SSHTransport(Readings):
                 return items
             self.peer_ident = ident
             self._keying.idents = (self.ident, ident) if self.role == "client" else (ident, self.ident)
-            self.phase = Phase.KEX
+            self.phase = _KEX
             self._swap_tables()
             items.append(IdentificationReceived(ident))
             view = view[used:]
@@ -230,7 +235,7 @@ class SSHTransport(Readings):
                 if self._offered is not None:
                     self._keep(reader.rest(), items)
                     return items
-                if self.phase is Phase.CLOSED:
+                if self.phase is _CLOSED:
                     break
             packets, total = self._keying.read_limits
             if reader.packets >= packets or reader.total >= total:
@@ -263,15 +268,15 @@ class SSHTransport(Readings):
             raise LocalError("a payload has at least a message number")
         number = payload[0]
         outcome = self._departure[number]
-        if outcome == Departure.FORBID:
+        if outcome == _FORBID:
             raise LocalError(f"message {number} may not be sent during {self.phase}")
-        if outcome == Departure.HOLD:
+        if outcome == _HOLD:
             self._hold(payload)
             return
         self._writer.write(payload)
         if number in REPLIES:
             self._owe(len(payload))
-        if outcome == Departure.SWITCH:
+        if outcome == _SWITCH:
             self._sent(number)
         self._check_write_limits()
 
@@ -281,7 +286,7 @@ class SSHTransport(Readings):
         Raises:
             LocalError: before login, in a rekey and after the end; or the payload does not fit a packet.
         """
-        if self._departure[head[0]] != Departure.SEND:
+        if self._departure[head[0]] != _SEND:
             raise LocalError(f"no data can be sent during {self.phase}")
         self._writer.write(head, data)
         self._check_write_limits()
@@ -297,7 +302,7 @@ class SSHTransport(Readings):
         Raises:
             LocalError: before login, unless the configuration allows it, and after the end.
         """
-        if self._keying.exchange is not None and self.phase not in (Phase.IDENTIFICATION, Phase.KEX):
+        if self._keying.exchange is not None and self.phase not in (_IDENTIFICATION, _KEX):
             return
         if not self.may_rekey:
             raise LocalError(f"no rekey during {self.phase}")
@@ -311,7 +316,7 @@ class SSHTransport(Readings):
         """
         if not 0 <= reason < 2**32:
             raise LocalError(f"not a disconnect reason: {reason!r}")
-        if self.phase is not Phase.CLOSED:
+        if self.phase is not _CLOSED:
             self._write_disconnect(reason, description)
             self._close(reason, description, None, self._events)
 
@@ -355,7 +360,7 @@ class SSHTransport(Readings):
 
     def _owe(self, size: int) -> bool:
         """Count a reply; a peer that lets too many pile up unread is cut off, and the answer is False."""
-        limit = HELD_OUTPUT_MAX if self.phase is Phase.OPEN else REPLIES_MAX_EARLY
+        limit = HELD_OUTPUT_MAX if self.phase is _OPEN else REPLIES_MAX_EARLY
         if self._outbox.owe(size, limit):
             return True
         self._fail(ProtocolError("too many replies are owed", limit=limit), self._events)
@@ -375,12 +380,12 @@ class SSHTransport(Readings):
         """A layer above found a fault: end the connection as if it had been found here."""
         if isinstance(error, RemoteError):
             self._fail(error, self._events)
-        elif self.phase is not Phase.CLOSED:
+        elif self.phase is not _CLOSED:
             self._write_disconnect(DisconnectReason.BY_APPLICATION, error.message)
             self._close(DisconnectReason.BY_APPLICATION, error.message, error, self._events)
 
     def _fail(self, error: RemoteError, items: list[Item]) -> None:
-        if self.phase is Phase.CLOSED:
+        if self.phase is _CLOSED:
             return
         if error.phase is None:
             error.phase = str(self.phase)
@@ -400,7 +405,7 @@ class SSHTransport(Readings):
     def _close(self, reason: int, description: str, error: SSHError | None, items: list[Item]) -> None:
         known = [r for r in DisconnectReason if r == reason]
         items.append(Disconnected(known[0] if known else reason, description, error))
-        self.phase = Phase.CLOSED
+        self.phase = _CLOSED
         self._offered = None
         self._keying.drop()
         self._kept = b""
@@ -413,9 +418,9 @@ class SSHTransport(Readings):
     def _swap_tables(self) -> None:
         """Recompute what may arrive and leave; called on every transition."""
         phase, keying = self.phase, self._keying
-        if phase is Phase.CLOSED or phase is Phase.IDENTIFICATION:
+        if phase is _CLOSED or phase is _IDENTIFICATION:
             self._departure = _NOTHING_LEAVES
-            self._gate = arrival_gate(self.role, Phase.KEX, in_exchange=True, strict=True)
+            self._gate = arrival_gate(self.role, _KEX, in_exchange=True, strict=True)
             return
         self._gate = arrival_gate(
             self.role, phase, in_exchange=keying.shuts_input, strict=keying.strict, all_numbers=self.all_numbers
@@ -434,18 +439,18 @@ class SSHTransport(Readings):
             return
         number = payload[0]
         outcome = self._gate.outcomes[number]
-        if outcome == Arrival.ALLOW:
+        if outcome == _ALLOW:
             if 30 <= number < 50:
                 self._on_kex_message(payload, items)
             else:
                 _HANDLERS[number](self, payload, items)
-        elif outcome == Arrival.UNIMPLEMENTED:
+        elif outcome == _UNIMPLEMENTED:
             self._answer_unimplemented()
-        elif outcome == Arrival.FATAL:
+        elif outcome == _FATAL:
             raise ProtocolError(f"message {number} is not allowed during {self._where()}")
 
     def _where(self) -> str:
-        return "a rekey" if self._keying.exchange is not None and self.phase is not Phase.KEX else self.phase
+        return "a rekey" if self._keying.exchange is not None and self.phase is not _KEX else self.phase
 
     def _answer_unimplemented(self) -> None:
         payload = unimplemented((self._reader.sequence - 1) % SEQUENCE_MODULUS)
@@ -471,7 +476,7 @@ class SSHTransport(Readings):
         """RFC 8308, section 2.4: right after the first NEWKEYS; from a server also before SUCCESS."""
         first_packet = self._reader.packets - self._first_packet == 1
         allowed = 1 if self.role == "server" else 2
-        in_place = first_packet or (self.role == "client" and self.phase is Phase.AUTH)
+        in_place = first_packet or (self.role == "client" and self.phase is _AUTH)
         if not in_place or self._ext_info_count >= allowed:
             self._answer_unimplemented()
             return
@@ -483,27 +488,27 @@ class SSHTransport(Readings):
     def _on_service(self, payload: bytes, items: list[Item]) -> None:
         """SERVICE_REQUEST at a server, SERVICE_ACCEPT at a client: login may begin."""
         if decode_service(payload) == SERVICE_USERAUTH:
-            self._move(Phase.AUTH)
+            self._move(_AUTH)
         items.append(payload)
 
     def _on_answer(self, payload: bytes, items: list[Item]) -> None:
         """A server's question is answered, or dropped by a new request."""
-        self._move(Phase.AUTH)
+        self._move(_AUTH)
         items.append(payload)
 
     def _on_success(self, payload: bytes, items: list[Item]) -> None:
         if len(payload) != 1:
             raise ProtocolError("trailing bytes in message")
-        self._move(Phase.OPEN)
+        self._move(_OPEN)
         items.append(payload)
 
     def _sent(self, number: int) -> None:
         """A message that moves the phase has left."""
         if number == MSG_USERAUTH_SUCCESS:
             self._reader.length_max = PACKET_LENGTH_MAX
-            self._move(Phase.OPEN)
+            self._move(_OPEN)
         else:  # a question, or FAILURE, after which nobody waits for an answer any more
-            self._move(Phase.PROMPT if number == MSG_USERAUTH_INFO_REQUEST else Phase.AUTH)
+            self._move(_PROMPT if number == MSG_USERAUTH_INFO_REQUEST else _AUTH)
 
     # --- key exchange -----------------------------------------------------------------------------
 
@@ -547,13 +552,13 @@ class SSHTransport(Readings):
         self._swap_tables()
         for payload in self._outbox.release():
             writer.write(payload)
-            if self._departure[payload[0]] == Departure.SWITCH:
+            if self._departure[payload[0]] == _SWITCH:
                 self._sent(payload[0])
 
     def _on_newkeys(self, payload: bytes, items: list[Item]) -> None:
         first = self._keying.on_newkeys(payload)
         if first:
-            self.phase = Phase.SERVICE
+            self.phase = _SERVICE
             self._first_packet = self._reader.packets
             if self.role == "client":
                 self._reader.length_max = PACKET_LENGTH_MAX

@@ -14,6 +14,17 @@ _DELAY = 0.25  # seconds before the next address is tried too (RFC 8305, section
 _Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
 
 
+def _literal(host: str, port: int) -> list[_Address]:
+    """An IP address as text needs no resolver, and so no thread; nothing for anything else."""
+    for family, target in ((socket.AF_INET, (host, port)), (socket.AF_INET6, (host, port, 0, 0))):
+        try:
+            socket.inet_pton(family, host)
+        except (OSError, ValueError):
+            continue
+        return [(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", target)]
+    return []
+
+
 def _interleaved(addresses: list[_Address]) -> list[_Address]:
     """The families in turn, beginning with the first one (RFC 8305, section 4)."""
     families = list(dict.fromkeys(address[0] for address in addresses))
@@ -47,7 +58,7 @@ async def dial(host: str, port: int, *, local_addr: tuple[str, int] | None = Non
         OSError: no address could be found or connected to.
     """
     loop = asyncio.get_running_loop()
-    addresses: list[_Address] = _interleaved(
+    addresses = _literal(host, port) or _interleaved(
         await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)  # type: ignore[arg-type]
     )
     local: list[_Address] = []

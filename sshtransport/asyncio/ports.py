@@ -117,6 +117,7 @@ class ChannelPort:
         if self._readers[stream] is not None:
             raise LocalError("another coroutine is reading from this stream already")
         waiter = self._readers[stream] = self.loop.create_future()
+        self.connection.link.flush_now()  # an answer may depend on what was just written
         try:
             await waiter
         finally:
@@ -129,6 +130,7 @@ class ChannelPort:
             raise LocalError("another coroutine is reading from this process already")
         waiter: asyncio.Future[None] = self.loop.create_future()
         self._readers[0] = self._readers[1] = waiter
+        self.connection.link.flush_now()
         try:
             await waiter
         finally:

@@ -168,6 +168,12 @@ class Link(asyncio.BufferedProtocol):
         if self._flush_handle is None:
             self._flush_handle = self.loop.call_soon(self._flush_later)
 
+    def flush_now(self) -> None:
+        """Flush what ``flush_soon`` would: before a coroutine goes to sleep, half a turn earlier."""
+        if self._flush_handle is not None:
+            self._flush_handle.cancel()
+            self._flush_later()
+
     def _flush_later(self) -> None:
         self._flush_handle = None
         self.settle()
