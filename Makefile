@@ -71,7 +71,7 @@ coverage: $(BIN)/.test
 	$(BIN)/python -m pytest --cov --cov-report=term-missing:skip-covered $(ARGS)
 
 demo: $(BIN)/.test
-	$(BIN)/python -m interop.demo $(ARGS)
+	$(BIN)/python examples/demo.py $(ARGS)
 
 soak: $(BIN)/.test
 	SOAK=10 $(BIN)/python -m pytest -m soak $(ARGS)
