@@ -55,8 +55,9 @@ $(BIN)/.lint: $(BIN)/.test
 
 venv: $(BIN)/.lint
 
+# A process per core: each begins with a part of the files and takes from the others when it is done.
 test: $(BIN)/.test
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
 
 check: $(BIN)/.lint
 	$(BIN)/python -m ruff check .

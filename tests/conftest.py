@@ -38,6 +38,13 @@ def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEv
     return LOOPS
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Names of tests must be the same in every process of a run: no bytes and long texts, which may hold fresh keys."""
+    if isinstance(val, bytes):
+        return f"{argname}-{len(val)}-bytes"
+    return f"{argname}-{len(val)}-long" if isinstance(val, str) and len(val) > 30 else None
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("sshd"):
         require_sshd()

@@ -313,7 +313,6 @@ def test_the_builder_of_these_tests_builds_good_files() -> None:
         BEGIN.encode(),
         f"{BEGIN}{END}".encode(),
     ],
-    ids=str,
 )
 def test_hostile_files(file: bytes) -> None:
     with pytest.raises(KeyFileError) as caught:
