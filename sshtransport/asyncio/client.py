@@ -169,13 +169,15 @@ class ClientConnection(SSHConnection):
     async def log_in(self, login: Login) -> None:
         """Run the login, and open the connection protocol behind it."""
         self._login = login
-        login.attach(self.link)
-        core = self.link.core
+        login.attach(self.link, self._logged_in)
         try:
             await login.run()
         finally:
             self._login = None
             self.banner = login.banner
+
+    def _logged_in(self) -> None:
+        core = self.link.core
         config = core.config
         self.start_connection(
             Connection("client", core, window_size=config.window_size, max_packet_size=config.max_packet_size)

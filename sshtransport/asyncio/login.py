@@ -71,9 +71,14 @@ class Login:
 
     # --- between the link and the coroutine -----------------------------------------------------------
 
-    def attach(self, link: Any) -> None:
-        """Take the link's payloads from here on."""
+    def attach(self, link: Any, succeeded: Callable[[], None]) -> None:
+        """Take the link's payloads from here on; ``succeeded`` is called to hand them over.
+
+        It is called from within the receive path: a server's first request (OpenSSH's hostkeys-00)
+        can stand in the same read as its SUCCESS, before :meth:`run` wakes up.
+        """
         self._link = link
+        self._succeeded = succeeded
         link.receive = self._received
 
     def _received(self, payload: bytes) -> None:
@@ -82,6 +87,8 @@ class Login:
         if isinstance(event, BannerReceived):
             self.banner += event.escaped
         elif event is not None:
+            if isinstance(event, AuthSucceeded):
+                self._succeeded()
             self._events.append(event)
             self._wake()
 

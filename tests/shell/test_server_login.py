@@ -246,6 +246,7 @@ async def test_another_request_drops_the_questions(monkeypatch: pytest.MonkeyPat
         def receive(payload: bytes) -> None:
             replies.append(payload[0])
             if payload[0] == MSG_USERAUTH_SUCCESS:
+                self._succeeded()
                 over.set()
 
         self._link.receive = receive
