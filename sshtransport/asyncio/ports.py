@@ -104,13 +104,11 @@ class ChannelPort:
 
     def at_end(self) -> bool:
         """No more data can come. Raises ConnectionLost when the connection ended before the stream did."""
-        if self.channel.read_closed or self.closed:
-            if not self.channel.read_closed and not self.connection.link.is_open:
-                raise self.connection.link.lost()
+        if self.channel.read_closed:
             return True
         if not self.connection.link.is_open:
             raise self.connection.link.lost()
-        return False
+        return self.closed
 
     async def wait_readable(self, stream: int) -> None:
         """Until ``readable`` is called for the stream."""

@@ -66,7 +66,7 @@ class SSHReader(Generic[_Text]):
         if self._left:
             data, self._left = self._left[:n], self._left[n:]
             return cast(_Text, data)
-        return cast(_Text, await self._more(n))
+        return await self._more(n)  # type: ignore[no-any-return]
 
     async def readexactly(self, n: int) -> _Text:
         """Exactly ``n``.
