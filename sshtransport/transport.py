@@ -122,6 +122,10 @@ class SSHTransport(Readings):
         arena: a receive buffer to share with other transports of the same thread. Its content is
             only used between ``get_buffer`` and ``buffer_updated``. None: an own one, when needed.
 
+    Set ``all_numbers`` where an upper layer of your own uses message numbers that SSH does not know:
+    once login is done they are handed up; as it is they are answered with UNIMPLEMENTED. Set
+    ``congested`` while output cannot be taken: ``can_send_data`` is False then.
+
     Raises:
         LocalError: a wrong role, a server without a usable host key, or an explicitly named
             algorithm that does not work here.
