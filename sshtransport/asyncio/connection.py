@@ -247,6 +247,10 @@ class SSHConnection(LinkUser):
     def noticed(self, event: Event) -> None:
         """Events of the transport; the roles look at those they need."""
 
+    @property
+    def has_output(self) -> bool:
+        return self.mux is not None and self.mux.has_output
+
     def pump(self) -> bool:
         mux = self.mux
         if mux is None:

@@ -60,6 +60,10 @@ class PacketStream(LinkUser):
         elif isinstance(event, KeysChanged) and event.first and not self._ready.done():
             self._ready.set_result(None)
 
+    @property
+    def has_output(self) -> bool:
+        return bool(self._writers)
+
     def pump(self) -> bool:
         writers, self._writers = self._writers, []
         for waiter in writers:

@@ -44,6 +44,10 @@ class LinkOwner(Protocol):
     def noticed(self, event: Event) -> None:
         """An event of the transport, ``Disconnected`` excepted."""
 
+    @property
+    def has_output(self) -> bool:
+        """Whether ``pump`` could do anything."""
+
     def pump(self) -> bool:
         """More can be sent: hand it to the core. True when something may have been handed over."""
 
@@ -182,21 +186,27 @@ class Link(asyncio.BufferedProtocol):
 
     def flush(self) -> None:
         """Write what there is, as long as the socket takes it."""
-        transport, core, owner = self.transport, self.core, self.owner
-        if transport is None:
+        core, owner = self.core, self.owner
+        if self.transport is None:
             return
+        if core.pending_output or (owner is not None and owner.has_output):
+            self._write_out(self.transport)
+        rekeying = core.rekeying
+        if rekeying:
+            self._watch_rekey()
+        # A rekey needs the peer's messages whatever the owner has enough of.
+        wanted = core.want_read and (rekeying or not self.hold_input)
+        if wanted is not self._reading:
+            self._switch_reading(self.transport, wanted)
+
+    def _write_out(self, transport: asyncio.Transport) -> None:
+        core, owner = self.core, self.owner
         while not core.congested:
             data = core.data_to_send()
             if data:
                 transport.write(data)
             if owner is None or core.congested or not core.can_send_data or not owner.pump():
                 break
-        if core.rekeying:
-            self._watch_rekey()
-        # A rekey needs the peer's messages whatever the owner has enough of.
-        wanted = core.want_read and (core.rekeying or not self.hold_input)
-        if wanted is not self._reading:
-            self._switch_reading(transport, wanted)
 
     def _switch_reading(self, transport: asyncio.Transport, wanted: bool) -> None:
         self._reading = wanted

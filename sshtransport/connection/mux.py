@@ -142,6 +142,11 @@ class Connection:
         for channel in (*self.channels.values(), *self._shared.lingering):
             channel._end_input()
 
+    @property
+    def has_output(self) -> bool:
+        """Whether a channel waits for the sink."""
+        return bool(self._shared.pending)
+
     def pump(self) -> list[ChannelWritable]:
         """Send what the channels hold while the sink takes it, one message of each in turn.
 
