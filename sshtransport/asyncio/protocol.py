@@ -118,6 +118,8 @@ class Link(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self.core.congested = False
+        if self.owner is not None and not self.core.can_send_data:
+            self.owner.pump()  # before login nothing is handed over, but somebody may wait to send
         self.flush()
 
     # --- in -----------------------------------------------------------------------------------------
