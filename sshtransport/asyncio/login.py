@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ..auth import (
     AuthEvent,
@@ -19,6 +19,7 @@ from ..auth import (
     PromptsReceived,
     choose_algorithms,
 )
+from ..auth.messages import KEYBOARD_INTERACTIVE, NONE, PASSWORD, PUBLICKEY
 from ..constants import EXT_SERVER_SIG_ALGS
 from ..errors import AuthenticationFailed, DisconnectReason, KeyFileError, LocalError, PeerDisconnected
 from ..keys import PrivateKey
@@ -33,6 +34,7 @@ KeyboardInteractive = Callable[[str, str, list[tuple[str, bool]]], Awaitable[lis
 #: What ``client_keys=None`` tries, where they exist.
 DEFAULT_KEY_FILES: Final = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
 
+_FACTORS_MAX: Final = 8  # steps of one login; a server that wants more never has enough
 _PATIENCE: Final = (DisconnectReason.PROTOCOL_ERROR, DisconnectReason.NO_MORE_AUTH_METHODS_AVAILABLE)
 
 
@@ -64,8 +66,11 @@ class Login:
         self._stopped = False
         self._auth: ClientAuth | None = None
         self._methods: tuple[str, ...] | None = None  # what the server would take; None: it has not said
-        self._partial = False
+        self._steps = 0  # partial successes
         self._tried: list[str] = []
+        self._spent: set[str] = set()  # what a partial success was for
+        self._refused: set[str] = set()  # since the last partial success
+        self._loaded: dict[int, PrivateKey | None] = {}
         self._link: Any = None
         self.banner = ""
 
@@ -129,7 +134,7 @@ class Login:
             f"login as {self._username!r} refused{why} (tried: {tried}; the server takes: {takes})",
             tried=self._tried,
             remaining=self._methods or (),
-            partial_success=self._partial,
+            partial_success=self._steps > 0,
         )
 
     # --- the login itself -------------------------------------------------------------------------------
@@ -143,56 +148,80 @@ class Login:
         """
         core = self._core
         assert core.session_id is not None
-        listed = core.peer_extensions.get(EXT_SERVER_SIG_ALGS)
-        algorithms = tuple(listed.decode("ascii", "replace").split(",")) if listed is not None else None
-        self._auth = auth = ClientAuth(
-            self._username, core.session_id, core, server_sig_algs=algorithms, secure=core.secure
-        )
+        self._auth = auth = ClientAuth(self._username, core.session_id, core, secure=core.secure)
         auth.start()
         await self._answer()
-        if await self._with_keys(auth) or await self._with_questions(auth) or await self._with_password(auth):
-            return
+        for _ in range(_FACTORS_MAX):
+            # Once more after a partial success: a key can be wanted behind a password (RFC 4252, section 5.1).
+            steps = self._steps
+            if await self._with_keys(auth) or await self._with_questions(auth) or await self._with_password(auth):
+                return
+            if self._steps == steps:
+                break
         if self._methods is None:
             auth.try_none()
-            if await self._accepted("none", await self._answer()):
+            if self._settled(NONE, await self._outcome(NONE)):
                 return
         raise self._failed()
 
-    def _allowed(self, method: str) -> bool:
-        return self._methods is None or method in self._methods
+    def _open_to(self, method: str, item: str | None = None) -> bool:
+        """Whether the server may take this: it would take the method, and has not judged the item in this step."""
+        allowed = self._methods is None or method in self._methods
+        return allowed and (item or method) not in self._spent | self._refused
 
-    async def _accepted(self, name: str, event: AuthEvent) -> bool:
+    async def _outcome(self, item: str) -> AuthEvent:
+        """The answer to what was just sent, which counts as tried even if the server hangs up on it."""
+        self._tried.append(item)
+        return await self._answer()
+
+    def _settled(self, item: str, event: AuthEvent) -> bool:
         """Whether the login is over; a refusal says what the server would still take."""
-        self._tried.append(name)
         if isinstance(event, AuthSucceeded):
             return True
         if isinstance(event, AuthRefused):
             self._methods = event.methods
-            self._partial = self._partial or event.partial_success
+            if event.partial_success:
+                self._steps += 1
+                self._spent.add(item)
+                self._refused.clear()  # the next step may be what they are for
+            else:
+                self._refused.add(item)
         return False
 
     async def _with_keys(self, auth: ClientAuth) -> bool:
         sources = list(self._key_sources())
-        for source in sources:
-            if not self._allowed("publickey"):
+        for number, source in enumerate(sources):
+            if not self._open_to(PUBLICKEY):
                 return False
-            key = await self._load(source)
-            if key is None:
+            if number not in self._loaded:
+                self._loaded[number] = await self._load(source)
+            key = self._loaded[number]
+            if key is not None and await self._with_key(auth, key, ask_first=len(sources) > 1):
+                return True
+        return False
+
+    async def _with_key(self, auth: ClientAuth, key: PrivateKey, *, ask_first: bool) -> bool:
+        # EXT_INFO may come behind the keys in a segment of its own, and again during login (RFC 8308, section 2.4).
+        listed = self._core.peer_extensions.get(EXT_SERVER_SIG_ALGS)
+        known = tuple(listed.decode("ascii", "replace").split(",")) if listed is not None else None
+        for algorithm in choose_algorithms(key, known):
+            name = f"publickey {algorithm} {key.public_key.fingerprint()}"
+            if not self._open_to(PUBLICKEY, name):
                 continue
-            for algorithm in choose_algorithms(key, auth.server_sig_algs):
-                name = f"publickey {algorithm} {key.public_key.fingerprint()}"
-                if len(sources) > 1:
-                    # Ask first: a signature that is not wanted costs more than the question.
-                    auth.query_key(key.public_key, algorithm)
+            if ask_first:
+                # A signature that is not wanted costs more than the question.
+                auth.query_key(key.public_key, algorithm)
+                event = await self._outcome(name)
+                if isinstance(event, KeyAccepted):
+                    auth.try_key(key, algorithm)
                     event = await self._answer()
-                    if not isinstance(event, KeyAccepted):
-                        await self._accepted(name, event)
-                        continue
+            else:
                 auth.try_key(key, algorithm)
-                if await self._accepted(name, await self._answer()):
-                    return True
-                if self._partial:
-                    break
+                event = await self._outcome(name)
+            if self._settled(name, event):
+                return True
+            if isinstance(event, AuthRefused) and event.partial_success:
+                break
         return False
 
     def _key_sources(self) -> Iterator[str | os.PathLike[str] | PrivateKey]:
@@ -228,9 +257,14 @@ class Login:
             raise
 
     async def _with_questions(self, auth: ClientAuth) -> bool:
-        if self._questions is None or not self._allowed("keyboard-interactive"):
+        if self._questions is None or not self._open_to(KEYBOARD_INTERACTIVE):
             return False
-        return await self._interactive(auth, self._asked)
+        steps = self._steps
+        if await self._interactive(auth, self._asked):
+            return True
+        if self._steps > steps:
+            self._spent.discard(KEYBOARD_INTERACTIVE)  # the next step may well be other questions
+        return False
 
     async def _asked(self, event: PromptsReceived) -> list[str]:
         answers = await self._ask(self._questions, event.name, event.instructions, list(event.prompts))
@@ -240,31 +274,36 @@ class Login:
 
     async def _interactive(self, auth: ClientAuth, answer: Callable[[PromptsReceived], Awaitable[list[str]]]) -> bool:
         auth.try_keyboard_interactive()
-        while isinstance(event := await self._answer(), PromptsReceived):
+        event = await self._outcome(KEYBOARD_INTERACTIVE)
+        while isinstance(event, PromptsReceived):
             auth.answer(await answer(event))
-        return await self._accepted("keyboard-interactive", event)
+            event = await self._answer()
+        return self._settled(KEYBOARD_INTERACTIVE, event)
 
     async def _with_password(self, auth: ClientAuth) -> bool:
-        if self._password is None:
-            return False
-        if not self._allowed("password") and not (self._questions is None and self._allowed("keyboard-interactive")):
-            return False
+        if self._open_to(PASSWORD):
+            secret = await self._password_text()
+            if secret is None:
+                return False
+            auth.try_password(secret)
+            event = await self._outcome(PASSWORD)
+            if isinstance(event, PasswordChangeRequested):
+                raise self._failed(": the password has expired")
+            if self._settled(PASSWORD, event):
+                return True
+            if isinstance(event, AuthRefused) and event.partial_success:
+                return False
+        if self._questions is None and self._methods is not None and self._open_to(KEYBOARD_INTERACTIVE):
+            secret = await self._password_text()
+            return secret is not None and await self._interactive(auth, self._password_for(secret))
+        return False
+
+    async def _password_text(self) -> str | None:
+        """The password; a callable is asked once."""
         secret: Any = self._password
         if callable(secret):
-            secret = await self._ask(secret)
-        if secret is None:
-            return False
-        if self._allowed("password"):
-            auth.try_password(secret)
-            event = await self._answer()
-            if isinstance(event, PasswordChangeRequested):
-                self._tried.append("password")
-                raise self._failed(": the password has expired")
-            if await self._accepted("password", event):
-                return True
-        if self._questions is None and self._methods is not None and "keyboard-interactive" in self._methods:
-            return await self._interactive(auth, self._password_for(secret))
-        return False
+            self._password = secret = await self._ask(secret)
+        return cast("str | None", secret)
 
     def _password_for(self, secret: str) -> Callable[[PromptsReceived], Awaitable[list[str]]]:
         """Many servers ask for the password as a question: one hidden prompt gets it, once, nothing else does."""

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import sshtransport
-from sshtransport import INSECURE_ACCEPT_ANY_HOST_KEY, ClientConnection, Opening, Passwords
+from sshtransport import INSECURE_ACCEPT_ANY_HOST_KEY, ClientConnection, Opening, Passwords, ServerProcess
 from sshtransport.asyncio.server import Server, listen
 from tests.support.private_keys import private_key
 
@@ -54,3 +54,11 @@ def client(server: Server, **options: Any) -> Opening[ClientConnection]:
     options.setdefault("client_keys", ())
     options.setdefault("known_hosts", INSECURE_ACCEPT_ANY_HOST_KEY)
     return sshtransport.connect(HOST, server.port, **options)
+
+
+async def echo(process: ServerProcess) -> int:
+    """A handler: what comes in goes out."""
+    while data := await process.stdin.read(65_536):
+        process.stdout.write(data)
+        await process.stdout.drain()
+    return 0
