@@ -81,7 +81,8 @@ class Deadline:
         try:
             return await answer
         finally:
-            scope.reschedule(loop.time() + left)
+            if scope is self._scope:  # it may be over: a verifier can outlive a connect that was cancelled
+                scope.reschedule(loop.time() + left)
 
     async def ask(self, callback: Callable[..., Any], *args: Any) -> Any:
         """Call a sync or async callback of the caller, off the clock."""
@@ -101,7 +102,7 @@ class HostKeyWatch:
     def offered(self, event: HostKeyOffered) -> None:
         try:
             slow = self._trust.check(event.host_key)
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
             self._answer(error)
             return
         if slow is None:
@@ -112,12 +113,12 @@ class HostKeyWatch:
     async def _wait(self, slow: Awaitable[None]) -> None:
         try:
             await self._deadline.paused(slow)
-        except Exception as error:
-            self._answer(error)
+        except (Exception, asyncio.CancelledError) as error:
+            self._answer(error)  # cancelled by us, there is nobody to answer any more
         else:
             self._answer(None)
 
-    def _answer(self, error: Exception | None) -> None:
+    def _answer(self, error: BaseException | None) -> None:
         core = self._link.core
         if core.want_read or not self._link.is_open:
             return  # the connection ended meanwhile

@@ -126,7 +126,7 @@ _VERDICTS: Final = {
 }
 
 
-def checked(error: Exception) -> HostKeyError:
+def checked(error: BaseException) -> HostKeyError:
     """What a fault during the check means for the peer's key: it is not trusted."""
     if isinstance(error, HostKeyError):
         return error
