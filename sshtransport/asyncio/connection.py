@@ -58,6 +58,7 @@ class SSHConnection(LinkUser):
         self._tasks: set[asyncio.Task[None]] = set()
         self._at_end: list[Callable[[], None]] = []
         self._unanswered = 0
+        self._asked_at = 0.0  # when the last keepalive left
 
     # --- what the application asks ------------------------------------------------------------------
 
@@ -217,7 +218,6 @@ class SSHConnection(LinkUser):
         self.channel_closed(port)
 
     def _on_pong(self, payload: bytes) -> None:
-        self._unanswered = 0
         waiter = self._pongs.pop(decode_ping(payload), None)
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
@@ -293,10 +293,12 @@ class SSHConnection(LinkUser):
 
     def _keepalive_due(self, interval: float, count: int) -> None:
         loop = self.link.loop
-        silent = loop.time() - self.link.last_received
+        now, heard = loop.time(), self.link.last_received
+        silent = now - heard
         wait = interval
-        if silent < interval * 0.99:
+        if heard >= self._asked_at:  # an answer comes right behind its question, long before the next look
             self._unanswered = 0
+        if silent < interval * 0.99:
             wait = interval - silent
         elif self._unanswered >= count:
             self.link.fail(
@@ -305,6 +307,7 @@ class SSHConnection(LinkUser):
             return
         elif not self.link.core.rekeying and self.mux is not None:
             self._unanswered += 1
+            self._asked_at = now
             self.mux.global_request(_KEEPALIVE)
             self.link.settle()
         if self.link.is_open:
