@@ -12,6 +12,7 @@ import asyncio
 import socket
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol, cast
 
 from ..errors import ConnectionLost, HandshakeTimeout, LocalError, ProtocolError, RemoteError, SSHError
@@ -101,7 +102,9 @@ class Link(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.transport = None
+        transport, self.transport = self.transport, None
+        if exc is not None and transport is not None:
+            self._read_rest(transport)
         if self.error is None:
             lost = ConnectionLost(f"connection lost during {self.core.phase}", phase=str(self.core.phase))
             lost.__cause__ = exc
@@ -112,6 +115,14 @@ class Link(asyncio.BufferedProtocol):
             self._close_timer.cancel()
         if not self._closed.done():
             self._closed.set_result(None)
+
+    def _read_rest(self, transport: asyncio.Transport) -> None:
+        """A write that failed ends a transport at once, though the peer's DISCONNECT may lie there unread."""
+        sock = transport.get_extra_info("socket")
+        with suppress(OSError), socket.fromfd(sock.fileno(), sock.family, sock.type) as rest:
+            rest.setblocking(False)
+            while self.error is None and self.core.want_read and (size := rest.recv_into(self.get_buffer(-1))):
+                self.buffer_updated(size)
 
     def pause_writing(self) -> None:
         self.core.congested = True
