@@ -58,15 +58,34 @@ class SSHReader(Generic[_Text]):
         if n == 0:
             return cast(_Text, self._empty)
         if n < 0:
-            parts = [self._left]
-            self._left = self._empty
-            while part := await self._more(_CHUNK):
+            return cast(_Text, self._empty.join(await self._gather(None)))
+        if not self._left:
+            data: Any = await self._more(n)
+            if len(data) <= n:
+                return cast(_Text, data)
+            self._left = data  # a decoder may give more characters at once than it was given bytes
+        data, self._left = self._left[:n], self._left[n:]
+        return cast(_Text, data)
+
+    async def _gather(self, size: int | None) -> list[Any]:
+        """Parts that make up ``size``, less at the end of the stream; None is all there is.
+
+        Nothing is lost when this is cancelled or the connection ends: it is there for the next read.
+        """
+        parts: list[Any] = []
+        missing = _CHUNK if size is None else size
+        try:
+            while missing:
+                part: Any = await self.read(missing)
+                if not part:
+                    break
                 parts.append(part)
-            return cast(_Text, self._empty.join(parts))
-        if self._left:
-            data, self._left = self._left[:n], self._left[n:]
-            return cast(_Text, data)
-        return await self._more(n)  # type: ignore[no-any-return]
+                if size is not None:
+                    missing -= len(part)
+        except BaseException:
+            self._left = self._empty.join([*parts, self._left])
+            raise
+        return parts
 
     async def readexactly(self, n: int) -> _Text:
         """Exactly ``n``.
@@ -76,16 +95,11 @@ class SSHReader(Generic[_Text]):
         """
         if n < 0:
             raise LocalError("readexactly size must not be negative")
-        parts: list[Any] = []
-        part: Any
-        missing = n
-        while missing:
-            part = await self.read(missing)
-            if not part:
-                raise asyncio.IncompleteReadError(self._empty.join(parts), n)
-            parts.append(part)
-            missing -= len(part)
-        return cast(_Text, parts[0] if len(parts) == 1 else self._empty.join(parts))
+        parts = await self._gather(n)
+        data = parts[0] if len(parts) == 1 else self._empty.join(parts)
+        if len(data) < n:
+            raise asyncio.IncompleteReadError(data, n)
+        return cast(_Text, data)
 
     async def readuntil(self, separator: Any = None) -> _Text:
         """Everything up to and with ``separator`` (default: a line feed).
@@ -139,6 +153,10 @@ class _TextReader(SSHReader[str]):
     def __init__(self, port: ChannelPort, stream: int, encoding: str, errors: str) -> None:
         super().__init__(port, stream, "")
         self._decoder: codecs.IncrementalDecoder | None = codecs.getincrementaldecoder(encoding)(errors)
+
+    def at_eof(self) -> bool:
+        half = self._decoder is not None and self._decoder.getstate()[0]  # what becomes of it shows at the end
+        return super().at_eof() and not half
 
     async def _more(self, size: int) -> Any:
         port, stream = self._port, self._stream
