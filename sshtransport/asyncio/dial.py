@@ -73,6 +73,7 @@ async def dial(host: str, port: int, *, local_addr: tuple[str, int] | None = Non
 
 async def _race(loop: asyncio.AbstractEventLoop, addresses: list[_Address], local: list[_Address]) -> socket.socket:
     errors: list[OSError] = []
+    attempts: list[asyncio.Task[socket.socket]] = []
     running: set[asyncio.Task[socket.socket]] = set()
     winner: socket.socket | None = None
     waiting = iter(addresses)
@@ -80,25 +81,37 @@ async def _race(loop: asyncio.AbstractEventLoop, addresses: list[_Address], loca
         while winner is None:
             address = next(waiting, None)
             if address is not None:
-                running.add(loop.create_task(_attempt(loop, address, local)))
+                attempts.append(loop.create_task(_attempt(loop, address, local)))
+                running.add(attempts[-1])
             elif not running:
                 raise errors[0] if len(errors) == 1 else OSError(f"no address answered: {'; '.join(map(str, errors))}")
             timeout = None if address is None else _DELAY
             done, running = await asyncio.wait(running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 error = task.exception()
-                if isinstance(error, OSError):
+                if error is None:
+                    winner = winner or task.result()
+                elif isinstance(error, OSError):
                     errors.append(error)
-                elif error is not None:
-                    raise error
-                elif winner is None:
-                    winner = task.result()
                 else:
-                    task.result().close()
-        return winner
-    finally:
-        for task in running:
-            task.cancel()
-        for result in await asyncio.gather(*running, return_exceptions=True):
-            if isinstance(result, socket.socket):
-                result.close()
+                    raise error
+        await _give_up(attempts, winner)
+    except BaseException:
+        if winner is not None:
+            winner.close()
+        await _give_up(attempts, None)
+        raise
+    return winner
+
+
+async def _give_up(attempts: list[asyncio.Task[socket.socket]], winner: socket.socket | None) -> None:
+    """End all other attempts. Their sockets are closed even if this is cancelled before they have ended."""
+
+    def ended(task: asyncio.Task[socket.socket]) -> None:
+        if not task.cancelled() and task.exception() is None and task.result() is not winner:
+            task.result().close()
+
+    for task in attempts:
+        task.cancel()
+        task.add_done_callback(ended)
+    await asyncio.wait(attempts)

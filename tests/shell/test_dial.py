@@ -12,6 +12,7 @@ import pytest
 
 from sshtransport.asyncio import dial as module
 from sshtransport.asyncio.dial import dial
+from tests.support.cancel import cancelled_at, open_files, settled
 
 HOST = "127.0.0.1"
 
@@ -101,3 +102,52 @@ async def test_families_take_turns() -> None:
     six = [(socket.AF_INET6, socket.SOCK_STREAM, 0, "", (f"::{number}", 22, 0, 0)) for number in range(3)]
     four = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 22))]
     assert module._interleaved([*six, *four]) == [six[0], four[0], six[1], six[2]]
+
+
+async def test_the_local_address() -> None:
+    async with listening() as port:
+        with socket.create_server((HOST, 0)) as taken:
+            mine = taken.getsockname()[1]
+        sock = await dial(HOST, port, local_addr=(HOST, mine))
+        assert sock.getsockname() == (HOST, mine)
+        sock.close()
+        with pytest.raises(OSError, match="no local address of the family"):
+            await dial(HOST, port, local_addr=("::1", 0))
+
+
+async def test_a_name_of_this_machine() -> None:
+    """The real resolver: localhost is often ::1 first, where nobody listens."""
+    async with listening() as port:
+        sock = await dial("localhost", port)
+        assert sock.getpeername() == (HOST, port)
+        sock.close()
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_cancelled_at_every_step(late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even the socket of a winner stays open, when cancelled while the others are being given up."""
+    attempt = module._attempt
+
+    async def slowly_given_up(loop: Any, address: Any, local: Any) -> socket.socket:
+        if address[4][1] != 1:
+            return await attempt(loop, address, local)
+        try:
+            return await asyncio.Event().wait()  # type: ignore[return-value]
+        finally:
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(module, "_attempt", slowly_given_up)
+    monkeypatch.setattr(module, "_DELAY", 0.001)
+    dead = await closed_port()
+    async with listening() as port:
+        resolve_to(monkeypatch, (HOST, dead), (HOST, 1), (HOST, port))
+        tasks, files = asyncio.all_tasks(), open_files()
+        steps = 0
+        cancelled = True
+        while cancelled:
+            steps += 1
+            cancelled, sock = await cancelled_at(dial("name.example.org", 22), steps, late=late)
+        assert sock is not None
+        sock.close()
+        assert steps > 3
+        await settled(lambda: asyncio.all_tasks() <= tasks and open_files() <= files)
