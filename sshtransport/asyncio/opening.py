@@ -37,6 +37,8 @@ class Opening(Coroutine[Any, Any, _T], Generic[_T]):
                 raise LocalError("an opening can be used once")
             self._coroutine = self._start()
             self._start = None
+        elif getattr(self._coroutine, "cr_frame", self) is None:  # it has run to its end
+            raise LocalError("an opening can be used once")
         return self._coroutine
 
     def send(self, value: Any) -> Any:
