@@ -31,7 +31,7 @@ from .opening import Opening
 from .process import ClientProcess, CompletedProcess, open_process, run_process
 from .protocol import Link, loop_arena
 from .streams import SSHReader, SSHWriter, make_reader
-from .trust import HostKeyVerifier, HostTrust, KnownHostsSource, checked
+from .trust import HostKeyVerifier, HostTrust, KnownHostsSource, PendingVerdict, checked
 from .tunnel import LocalForward, forward_local, tunnel_socket
 
 __all__ = (
@@ -109,8 +109,9 @@ class HostKeyWatch:
             self._answer(None)
         else:
             self._task = self._link.loop.create_task(self._wait(slow))
+            self._task.add_done_callback(lambda _: slow.close())
 
-    async def _wait(self, slow: Awaitable[None]) -> None:
+    async def _wait(self, slow: PendingVerdict) -> None:
         try:
             await self._deadline.paused(slow)
         except (Exception, asyncio.CancelledError) as error:

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from ..errors import HostKeyError, LocalError, ProtocolError
 from ..keys import HostKeyEntry, HostKeyLookup, KnownHosts, PublicKey
 
-__all__ = ("INSECURE_ACCEPT_ANY_HOST_KEY", "HostKeyVerifier", "HostTrust", "KnownHostsSource", "accept_new", "checked")
+__all__ = (
+    "INSECURE_ACCEPT_ANY_HOST_KEY",
+    "HostKeyVerifier",
+    "HostTrust",
+    "KnownHostsSource",
+    "PendingVerdict",
+    "accept_new",
+    "checked",
+)
 
 
 class _Insecure(Enum):
@@ -32,6 +40,23 @@ def accept_new(host: str, port: int, key: PublicKey) -> bool:
     to an impostor; later ones to another are noticed.
     """
     return True
+
+
+class PendingVerdict:
+    """Awaits a verifier's answer; raises the refusal unless that is True."""
+
+    def __init__(self, answer: Awaitable[object], refusal: HostKeyError) -> None:
+        self._answer = answer
+        self._refusal = refusal
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        if (yield from self._answer.__await__()) is not True:
+            raise self._refusal
+
+    def close(self) -> None:
+        """Nobody waits any more: a coroutine that was not even started must not complain of that."""
+        if inspect.iscoroutine(self._answer):
+            self._answer.close()
 
 
 class HostTrust:
@@ -64,8 +89,8 @@ class HostTrust:
         """Host key algorithms with those first that could be verified."""
         return self._lookup.preferred(algorithms)
 
-    def check(self, blob: bytes) -> Awaitable[None] | None:
-        """None when the key is to be trusted; an awaitable when the application's verifier takes its time.
+    def check(self, blob: bytes) -> PendingVerdict | None:
+        """None when the key is to be trusted; to be awaited when the application's verifier takes its time.
 
         Raises, here or when awaited:
             HostKeyError: it is not; ``verdict``, ``path`` and ``line`` say why.
@@ -81,13 +106,9 @@ class HostTrust:
             if answer is True:
                 return None
             if inspect.isawaitable(answer):
-                return self._wait(answer, self._refusal(key, "refused", None))
+                return PendingVerdict(answer, self._refusal(key, "refused", None))
             raise self._refusal(key, "refused", entry)
         raise self._refusal(key, outcome, entry)
-
-    async def _wait(self, answer: Awaitable[object], refusal: HostKeyError) -> None:
-        if await answer is not True:
-            raise refusal
 
     def _ask(self, key: PublicKey) -> object:
         """The application's word; anything but True itself refuses (known bugs, M 162)."""
