@@ -48,8 +48,9 @@ class CompletedProcess:
 def _returncode(status: int | None, name: str | None) -> int | None:
     if status is not None:
         return status
-    number = getattr(signal, f"SIG{name}", None) if name else None
-    return -int(number) if number is not None else None
+    # Members only: the module has other names that a peer could say, "_DFL" for 0 among them.
+    number = signal.Signals.__members__.get(f"SIG{name}") if name else None
+    return -number if number is not None else None
 
 
 class ClientProcess:
