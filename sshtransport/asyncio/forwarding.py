@@ -4,14 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from asyncio import FIRST_COMPLETED
 
 from ..errors import ConnectionLost
 from .ports import ChannelPort
 
-__all__ = ("splice",)
+__all__ = ("open_streams", "splice", "start_splice")
 
 _CHUNK = 65_536
+
+
+async def open_streams(sock: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Streams on a connected socket, which is closed when that fails or is cancelled."""
+    try:
+        return await asyncio.open_connection(sock=sock)
+    except BaseException:
+        sock.close()
+        raise
+
+
+def start_splice(port: ChannelPort, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> asyncio.Task[None]:
+    """:func:`splice` as a task; both sides are closed also when it is cancelled before it has begun."""
+
+    def over(task: asyncio.Task[None]) -> None:
+        writer.close()
+        port.close()
+
+    task = port.loop.create_task(splice(port, reader, writer))
+    task.add_done_callback(over)
+    return task
 
 
 async def splice(port: ChannelPort, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -33,11 +55,12 @@ async def splice(port: ChannelPort, reader: asyncio.StreamReader, writer: asynci
             if any(task.exception() for task in done):
                 break
     finally:
+        # Both are closed before anything is waited for: another cancellation may come while we wait.
+        port.close()
+        writer.close()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        port.close()
-        writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
 

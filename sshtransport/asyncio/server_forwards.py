@@ -25,7 +25,7 @@ from ..connection import (
 from ..errors import OpenFailureReason, SSHError
 from ..wire import uint32, visible
 from .dial import dial
-from .forwarding import splice
+from .forwarding import open_streams, splice
 from .limits import client_address
 
 if TYPE_CHECKING:
@@ -103,13 +103,17 @@ class ServerForwards:
             connection.link.settle()
             return
         try:
-            reader, writer = await asyncio.open_connection(sock=await dial(host, port_number))
+            reader, writer = await open_streams(await dial(host, port_number))
         except (OSError, UnicodeError) as error:
             _logger.info("no connection to '%s', port %d: %s", visible(host, 64), port_number, error)
             channel.refuse(OpenFailureReason.CONNECT_FAILED, "no connection")
             connection.link.settle()
             return
-        port = connection.accept(channel)
+        try:
+            port = connection.accept(channel)
+        except BaseException:
+            writer.close()
+            raise
         connection.link.settle()
         await splice(port, reader, writer)
 

@@ -11,7 +11,7 @@ from typing import Any
 from ..connection import ChannelTarget, DirectTCPIP, encode_open
 from ..errors import SSHError
 from .connection import SSHConnection
-from .forwarding import splice
+from .forwarding import open_streams, splice, start_splice
 from .ports import ChannelPort
 
 __all__ = ("LocalForward", "forward_local", "tunnel_socket")
@@ -30,13 +30,12 @@ async def tunnel_socket(connection: SSHConnection, host: str, port: int) -> sock
     try:
         near.setblocking(False)
         far.setblocking(False)
-        reader, writer = await asyncio.open_connection(sock=far)
+        reader, writer = await open_streams(far)
     except BaseException:
         near.close()
-        far.close()
         channel.close()
         raise
-    connection.keep(asyncio.get_running_loop().create_task(splice(channel, reader, writer)))
+    connection.keep(start_splice(channel, reader, writer))
     return near
 
 
@@ -92,6 +91,7 @@ async def forward_local(connection: SSHConnection, host: str, port: int, target:
         tasks.add(task)
         connection.keep(task)
         task.add_done_callback(tasks.discard)
+        task.add_done_callback(lambda _: writer.close())  # also when it is cancelled before it has begun
 
     server: Any = await asyncio.start_server(accepted, host, port)
     forward = LocalForward(server, tasks)

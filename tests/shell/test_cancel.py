@@ -23,6 +23,7 @@ from sshtransport import (
 )
 from sshtransport.wire import string
 from tests.support.cancel import cancelled_at, open_files, settled
+from tests.support.peers import fake_server
 from tests.support.private_keys import private_key
 from tests.support.servers import HOST, PASSWORD, USERNAME, client, echo, serving
 
@@ -126,11 +127,8 @@ async def test_a_connection_through_it(late: bool) -> None:
             await writer.drain()
             assert await reader.read() == b"there and back"
 
-    target = await asyncio.start_server(accept_all, HOST, 0)
-    port = target.sockets[0].getsockname()[1]
-    async with connected() as connection:
+    async with fake_server(accept_all) as port, connected() as connection:
         assert await cancel_everywhere(connection, work, late) >= 2
-    target.close()
 
 
 @LATE
@@ -219,9 +217,11 @@ async def test_a_late_answer_to_an_open(answer: str) -> None:
         await go.wait()
         return answer == "accept"
 
-    target = await asyncio.start_server(accept_all, HOST, 0)
-    port = target.sockets[0].getsockname()[1]
-    async with serving(handler, allow_direct_tcpip=slow) as server, client(server) as connection:
+    async with (
+        fake_server(accept_all) as port,
+        serving(handler, allow_direct_tcpip=slow) as server,
+        client(server) as connection,
+    ):
         task = asyncio.create_task(connection.open_connection(HOST, port))
         await asked.wait()
         task.cancel()
@@ -237,7 +237,6 @@ async def test_a_late_answer_to_an_open(answer: str) -> None:
         if answer == "refuse":
             with pytest.raises(ChannelOpenError):
                 await connection.open_connection(HOST, port)
-    target.close()
 
 
 async def test_an_end_while_an_open_that_nobody_wants_is_out() -> None:
