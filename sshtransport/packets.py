@@ -268,6 +268,10 @@ class PacketReader:
             if self._partial is None:
                 pos = self._pos
                 have = end - pos
+                if not have:  # most reads end with a whole frame
+                    self._view = _NOTHING
+                    self._pos = self._end = 0
+                    return None
                 if have < head_size:
                     self._keep(head_size, False)
                     return None
@@ -312,11 +316,10 @@ class PacketReader:
         return 4 + length + self._tag_size
 
     def _keep(self, need: int, frame_known: bool) -> None:
-        """Move the rest of the view to a private buffer; nothing there when the rest is empty."""
-        if self._pos < self._end:
-            self._partial = bytearray(self._view[self._pos : self._end])
-            self._need = need
-            self._frame_known = frame_known
+        """Move the rest of the view to a private buffer."""
+        self._partial = bytearray(self._view[self._pos : self._end])
+        self._need = need
+        self._frame_known = frame_known
         self._view = _NOTHING
         self._pos = self._end = 0
 

@@ -218,7 +218,7 @@ class Link(asyncio.BufferedProtocol):
             data = core.data_to_send()
             if data:
                 transport.write(data)
-            if owner is None or core.congested or not core.can_send_data or not owner.pump():
+            if owner is None or not owner.has_output or core.congested or not core.can_send_data or not owner.pump():
                 break
 
     def _switch_reading(self, transport: asyncio.Transport, wanted: bool) -> None:

@@ -354,7 +354,7 @@ class Channel:
         if limit < 1:
             raise LocalError("the limit of a read must be positive")
         box = self._stderr if stream else self._data
-        if box is None:
+        if box is None or not box.chunks:
             return b""
         data = box.take(limit)
         self._consumed += len(data)
