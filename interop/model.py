@@ -1,4 +1,4 @@
-"""What the harness speaks of: peers, cases and results, and what an engine gives. Data only; imports nothing of ours."""
+"""What the harness speaks of: peers, cases and results, and what an engine gives. Data only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOUNT = "/interop"  # where a container sees the credentials' folder
 
 
 class HarnessError(Exception):
-    """The harness cannot go on: no engine, a broken ``peer.toml``, a peer that does not start. The text says what to do."""
+    """The harness cannot go on: no engine, a broken ``peer.toml``. The text says what to do."""
 
 
 class Role(StrEnum):
