@@ -160,11 +160,11 @@ def _print_list(console: Console, title: str, results: Sequence[Result]) -> None
         console.print(Text(f"\n{title}"))
     for (peer, role, _, detail), group in alike.items():
         if len(group) <= _ALIKE_SHOWN:
-            lines = map(_entry, group)
+            lines = [_entry(result) for result in group]
         else:
             sign, style = _LOOKS[group[0].outcome]
             scenarios = ", ".join(sorted({result.case.scenario for result in group}))
             text = f"{peer}/{role}, {len(group)} cases ({scenarios}): {detail}"
-            lines = iter((Text.assemble((f"{sign:8} ", style), printable(text)),))
+            lines = [Text.assemble((f"{sign:8} ", style), printable(text))]
         for line in lines:
             console.print(line, soft_wrap=True)
