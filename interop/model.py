@@ -100,10 +100,15 @@ class Peer:
     name: str  # "openssh-trixie"
     title: str  # "OpenSSH, Debian trixie"
     folder: Path
-    build: Mapping[str, str]  # build arguments of its Containerfile; SUITE among them
+    build: Mapping[str, str]  # build arguments of its Containerfile, SUITE among them; empty: of this machine
     roles: Mapping[Role, RoleSpec]
     expected: tuple[Expectation, ...] = ()
     rolling: bool = False  # from a rolling release: reports, and does not fail CI
+
+    @property
+    def hosted(self) -> bool:
+        """A program of this machine: for the engine "host", and only for that one."""
+        return not self.build
 
 
 @dataclass(frozen=True)
@@ -193,6 +198,10 @@ class PeerServer(Protocol):
     def host(self) -> str: ...
     @property
     def port(self) -> int: ...
+    @property
+    def username(self) -> str:
+        """``USERNAME``; with the engine "host" whoever runs it: a server without root lets nobody else in."""
+
     async def log(self) -> str: ...
 
 
@@ -224,7 +233,8 @@ class Credentials:
 
     There: ``user_ed25519``, ``user_ecdsa``, ``user_rsa`` (OpenSSH format, with ``.pub``), ``authorized_keys``;
     ``host_ed25519``, ``host_ecdsa256``, ``host_ecdsa384``, ``host_ecdsa521``, ``host_rsa`` for every server,
-    the peers' and ours; ``wrong_*`` likewise: host keys that no server has.
+    the peers' and ours; ``wrong_*`` likewise: host keys that no server has; ``known_hosts`` and
+    ``known_hosts_wrong``: the one or the other for every host name.
     """
 
     folder: Path

@@ -1,0 +1,114 @@
+"""Programs that the harness runs: to their end, or as a client at work."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shlex
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+from interop.model import HarnessError
+
+END_TIMEOUT = 10.0  # from SIGTERM to SIGKILL
+STREAM_LIMIT = 2**20
+
+
+async def run(*command: str, stdin: int = asyncio.subprocess.DEVNULL, check: bool = True) -> tuple[int, str]:
+    """Run to the end: exit status and what it wrote, stderr among stdout. HarnessError with that, if it failed.
+
+    In a session of its own, so that Ctrl-C reaches this process alone, which then ends the others in order.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=stdin,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        output, _ = await process.communicate()
+    finally:
+        await end(process)
+    text = output.decode(errors="replace")
+    assert process.returncode is not None
+    if check and process.returncode:
+        tail = "\n".join(text.splitlines()[-40:])
+        raise HarnessError(f"{shlex.join(command)}: exit status {process.returncode}\n{tail}")
+    return process.returncode, text
+
+
+async def end(process: asyncio.subprocess.Process) -> None:
+    """Let a child tidy up, and kill it when it does not; nothing when it has ended."""
+    if process.returncode is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        async with asyncio.timeout(END_TIMEOUT):
+            await process.wait()
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+class ChildProgram:
+    """A ``model.Program``: a child process with pipes, and a way to kill what it stands for."""
+
+    def __init__(self, process: asyncio.subprocess.Process, kill: Callable[[], Awaitable[None]] | None = None) -> None:
+        assert process.stdin and process.stdout and process.stderr
+        self.stdin = process.stdin
+        self.stdout = process.stdout
+        self.stderr = process.stderr
+        self._process = process
+        self._kill = kill
+
+    @classmethod
+    async def start(
+        cls,
+        command: Sequence[str],
+        *,
+        kill: Callable[[], Awaitable[None]] | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> ChildProgram:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=env,
+            cwd=cwd,
+            limit=STREAM_LIMIT,
+            start_new_session=True,
+        )
+        return cls(process, kill)
+
+    async def wait(self) -> int:
+        return await self._process.wait()
+
+    async def kill(self) -> None:
+        if self._process.returncode is not None:
+            return
+        if self._kill is not None:
+            await self._kill()
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
+
+    async def close(self) -> None:
+        """Kill it if it still runs, and close its pipes, read or not."""
+        await self.kill()
+        self.stdin.close()
+        self._transport.close()
+
+    @property
+    def _transport(self) -> asyncio.SubprocessTransport:
+        return self._process._transport  # type: ignore[attr-defined,no-any-return]  # no public way to it
+
+
+def environment(**values: str) -> dict[str, str]:
+    """Ours without what would change an SSH program's mind, and these."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("SSH_")} | {"LC_ALL": "C"} | values
