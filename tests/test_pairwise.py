@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support import pairwise as module
+from interop import pairwise as module
 
-pairwise = functools.partial(module.pairwise, full=False)
+pairwise = module.pairwise
 
 
 def assert_covers(rows: list[tuple[object, ...]], axes: Sequence[Sequence[object]]) -> None:
