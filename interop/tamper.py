@@ -290,10 +290,11 @@ async def attack_server(
     *,
     command: str,
     data: bytes,
+    expected: bytes,
     config: sshtransport.TransportConfig,
     login: Mapping[str, Any],
 ) -> tuple[Ending, Tamper]:
-    """One session of our client through the proxy; ``command`` gives back its input, ``data``.
+    """One session of our client through the proxy: ``command``, its input, and what it has to write.
 
     ``login`` is for ``open_client``: username, keys, password.
 
@@ -317,10 +318,10 @@ async def attack_server(
             lost = error
         except TimeoutError:
             raise Violation(f"{flip}: still open after {_END:g} seconds") from None
-    if not data.startswith(received):
+    if not expected.startswith(received):
         raise Violation(f"{flip}: the command's output is wrong") from lost
     if lost is None:
-        if received != data:
+        if received != expected:
             raise Violation(f"{flip}: the command's output is short, and no error says so")
         return Ending.BEYOND, tamper
     if flip is not None and flip.direction is Direction.TO_CLIENT:
@@ -335,7 +336,7 @@ async def _give_back(connection: sshtransport.ClientConnection, command: str, da
         while piece := await process.stdout.read(_PIECE):
             received += piece
         status = await process.wait()
-    if status != 0:
+    if status:  # None: a server that tells none
         raise Violation(f"exit status {status}: {(await process.stderr.read(1000))!r}")
 
 
@@ -397,11 +398,16 @@ class Receiver(Protocol):
 
 
 async def attack_client(
-    server: Receiver, flip: Flip | None, start: Callable[[int], Awaitable[Program]], data: bytes
+    server: Receiver,
+    flip: Flip | None,
+    start: Callable[[int], Awaitable[Program]],
+    *,
+    data: bytes,
+    expected: bytes,
 ) -> tuple[Ending, Tamper]:
     """One session of a client peer with our server through the proxy.
 
-    ``start`` runs the client against a port; its command gives back its input.
+    ``start`` runs the client against a port; ``data`` is its command's input, ``expected`` what that writes.
 
     Raises:
         Violation: it did not end as it has to.
@@ -424,10 +430,10 @@ async def attack_client(
         if len(links) != 1:
             raise Violation(f"{flip}: {len(links)} connections came: {errors!r}")
         await asyncio.wait_for(links[0].wait_closed(), _END)
-    if not data.startswith(received):
+    if not expected.startswith(received):
         raise Violation(f"{flip}: the client's output is wrong")
     if not tamper.applied:
-        if status or received != data:
+        if status or received != expected:
             raise Violation(f"{flip}: exit status {status}, {len(received)} bytes, nothing flipped: {errors!r}")
         return Ending.BEYOND, tamper
     assert flip is not None

@@ -68,7 +68,7 @@ def test_flips_are_the_same_for_the_same_seed_and_lie_early() -> None:
 
 async def attack(server: sshtransport.Server, flip: Flip | None, cipher: str, mac: str | None) -> tuple[Ending, Tamper]:
     return await attack_server(
-        HOST, server.port, flip, command="echo", data=DATA, config=config(cipher, mac), login=LOGIN
+        HOST, server.port, flip, command="echo", data=DATA, expected=DATA, config=config(cipher, mac), login=LOGIN
     )
 
 
@@ -158,10 +158,10 @@ async def test_a_client_peer(direction: Direction) -> None:
         return OurProgram(port)
 
     async with serving(echo) as server:
-        ending, whole = await attack_client(server, None, start, DATA)
+        ending, whole = await attack_client(server, None, start, data=DATA, expected=DATA)
         assert ending is Ending.BEYOND
         for flip in choose_flips(direction, whole.encrypted(direction), 6, "client"):
-            ending, tamper = await attack_client(server, flip, start, DATA)
+            ending, tamper = await attack_client(server, flip, start, data=DATA, expected=DATA)
             if tamper.applied:  # of our DISCONNECT at the end maybe nothing leaves
                 ours = direction is Direction.TO_SERVER
                 expected = {Ending.INTEGRITY, Ending.LENGTH} if ours else {Ending.DISCONNECTED, Ending.CLOSED}
@@ -174,7 +174,7 @@ async def test_a_client_that_sees_nothing_is_found_out() -> None:
 
     async with serving(echo) as server:
         with pytest.raises(Violation, match="as if nothing had been changed"):
-            await attack_client(server, Flip(Direction.TO_CLIENT, 30, 0), start, DATA)
+            await attack_client(server, Flip(Direction.TO_CLIENT, 30, 0), start, data=DATA, expected=DATA)
 
 
 @pytest.mark.parametrize("direction", Direction)
