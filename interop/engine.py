@@ -172,6 +172,7 @@ class ContainerEngine:
         self._credentials = credentials
         self._mark = RunMark.ours()
         self._numbers = itertools.count(1)
+        self._images: dict[str, str] = {}
         self._bases: dict[str, asyncio.Task[None]] = {}
         self._building = asyncio.Semaphore(BUILDS_AT_ONCE)
         atexit.register(self._remove_now)
@@ -195,7 +196,7 @@ class ContainerEngine:
     async def _build(self, peer: Peer, say: Callable[[str], None]) -> None:
         if peer.hosted:
             raise HarnessError(f"{peer.name} is a program of this machine: --engine host")
-        image = image_name(peer)
+        image = self._image(peer)
         if await self._has(image):
             return
         suite = peer.build["SUITE"]
@@ -207,6 +208,10 @@ class ContainerEngine:
             say(f"building the image of {peer.name}")
             await run(*build_command(self.name, peer, image))
             say(f"built the image of {peer.name} in {time.monotonic() - began:.0f} s")
+
+    def _image(self, peer: Peer) -> str:
+        """The same for the whole run, should somebody work on the peer's files meanwhile."""
+        return self._images.setdefault(peer.name, image_name(peer))
 
     async def _make_base(self, suite: str, say: Callable[[str], None]) -> None:
         """Here already, else from the registry, else made from Debian's packages under the registry's name."""
@@ -232,7 +237,7 @@ class ContainerEngine:
         label = f"{PREFIX}={self._mark.label}"
         options = ["--rm", "--network", "none", "--name", name, "--label", label]
         try:
-            _, output = await run(self.name, "run", *options, image_name(peer), "./version")
+            _, output = await run(self.name, "run", *options, self._image(peer), "./version")
         except BaseException:
             await self._remove(name)
             raise
@@ -279,7 +284,7 @@ class ContainerEngine:
         """A container for the block; its name is known before it is there, so that nothing can be left behind."""
         name, folder = self._new_name(), self._credentials.folder.resolve()
         try:
-            await run(*run_command(self.name, self._mark, name, image_name(peer), folder, options, command))
+            await run(*run_command(self.name, self._mark, name, self._image(peer), folder, options, command))
             yield name
         finally:
             await self._remove(name)
