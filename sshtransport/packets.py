@@ -17,9 +17,11 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable
+from struct import Struct
 from typing import Any
 
 from .ciphers import Opener, Sealer
+from .ciphers.base import length_in_clear
 from .ciphers.plain import PlainOpener, PlainSealer
 from .constants import (
     PACKET_LENGTH_MAX_EARLY,
@@ -40,6 +42,7 @@ def payload_too_large(size: int) -> LocalError:
 
 
 _NOTHING = memoryview(b"")
+_UINT32 = Struct(">I").unpack_from
 _PADDING_BYTE = tuple(bytes((size,)) for size in range(256))
 
 
@@ -185,16 +188,17 @@ class PacketReader:
 
     __slots__ = (
         "_aligned",
+        "_around",
         "_block",
         "_end",
         "_frame_known",
         "_head_size",
+        "_in_clear",
         "_length",
         "_need",
         "_open",
         "_partial",
         "_pos",
-        "_tag_size",
         "_view",
         "keyed",
         "length_max",
@@ -222,7 +226,9 @@ class PacketReader:
         self._head_size = opener.head_size
         self._block = opener.block_size
         self._aligned = 4 if opener.length_aligned else 0
-        self._tag_size = opener.tag_size
+        self._around = 4 + opener.tag_size  # bytes of a frame that packet_length does not count
+        # A call and two objects a packet, for what can be seen from here.
+        self._in_clear = getattr(type(opener), "length", None) is length_in_clear
 
     def change(self, opener: Opener, *, reset: bool) -> None:
         """The peer's NEWKEYS has been read: the next byte belongs to ``opener``."""
@@ -263,6 +269,7 @@ class PacketReader:
         view = self._view
         end = self._end
         head_size = self._head_size
+        in_clear = self._in_clear
         open_frame = self._open
         while True:
             if self._partial is None:
@@ -275,7 +282,13 @@ class PacketReader:
                 if have < head_size:
                     self._keep(head_size, False)
                     return None
-                total = self._frame_size(view[pos : pos + head_size])
+                if in_clear:
+                    (length,) = _UINT32(view, pos)
+                else:
+                    length = self._length(self.sequence, view[pos : pos + head_size])
+                if not PACKET_LENGTH_MIN <= length <= self.length_max or (length + self._aligned) % self._block:
+                    raise self._bad_length(length)
+                total = length + self._around
                 if have < total:
                     self._keep(total, True)
                     return None
@@ -306,14 +319,10 @@ class PacketReader:
                 return payload
             items.append(payload)
 
-    def _frame_size(self, head: memoryview) -> int:
-        """The size of the frame that starts with ``head``, its length bounded before anything waits for it."""
-        length = self._length(self.sequence, head)
+    def _bad_length(self, length: int) -> ProtocolError:
         if not PACKET_LENGTH_MIN <= length <= self.length_max:
-            raise ProtocolError(f"packet_length {length} out of bounds", limit=self.length_max)
-        if (length + self._aligned) % self._block:
-            raise ProtocolError(f"packet_length {length} is not a multiple of the block size")
-        return 4 + length + self._tag_size
+            return ProtocolError(f"packet_length {length} out of bounds", limit=self.length_max)
+        return ProtocolError(f"packet_length {length} is not a multiple of the block size")
 
     def _keep(self, need: int, frame_known: bool) -> None:
         """Move the rest of the view to a private buffer."""
@@ -339,5 +348,8 @@ class PacketReader:
             if self._frame_known:
                 self._partial = None
                 return memoryview(partial)
-            self._need = self._frame_size(memoryview(partial)[: self._head_size])
+            length = self._length(self.sequence, memoryview(partial)[: self._head_size])
+            if not PACKET_LENGTH_MIN <= length <= self.length_max or (length + self._aligned) % self._block:
+                raise self._bad_length(length)
+            self._need = length + self._around
             self._frame_known = True

@@ -96,6 +96,11 @@ class Readings:
         return self._outbox.size
 
     @property
+    def output(self) -> PacketWriter:
+        """For a shell that looks at ``output.pending`` with every read: the same, a property call less."""
+        return self._writer
+
+    @property
     def pending_output(self) -> int:
         """Bytes that ``data_to_send`` would give."""
         return self._writer.pending

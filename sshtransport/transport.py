@@ -149,6 +149,7 @@ class SSHTransport(Readings):
         self.peer_extensions: Mapping[str, bytes] = {}
         self.congested = False  # set by the shell while its socket takes no more
         self.all_numbers = False  # set by packet streams: numbers that SSH does not know go up too
+        self.transitions = 0  # grows whenever phase, gates or ``want_read`` may have changed, or an event came up
         self._arena = None if arena is None else memoryview(arena)
         self._writer = PacketWriter(PaddingPool(config.padding or random))
         self._reader = PacketReader()
@@ -185,6 +186,9 @@ class SSHTransport(Readings):
         arena = self._arena
         if arena is None:
             raise LocalError("buffer_updated without get_buffer")
+        if self.phase is _OPEN and self._offered is None:
+            items, self._events = self._events, []
+            return self._parse(arena[:size], items)
         return self._receive(arena[:size])
 
     def receive_data(self, data: Buffer) -> list[Item]:
@@ -421,6 +425,7 @@ class SSHTransport(Readings):
 
     def _swap_tables(self) -> None:
         """Recompute what may arrive and leave; called on every transition."""
+        self.transitions += 1
         phase, keying = self.phase, self._keying
         if phase is _CLOSED or phase is _IDENTIFICATION:
             self._departure = _NOTHING_LEAVES
@@ -543,6 +548,7 @@ class SSHTransport(Readings):
             self._send_newkeys()
         else:
             self._offered = exchange.result.host_key
+            self.transitions += 1
             items.append(HostKeyOffered(exchange.algorithms.host_key, exchange.result.host_key, exchange.first))
 
     def _send_newkeys(self) -> None:

@@ -23,8 +23,9 @@ from ..connection import (
     ConnectionEvent,
     GlobalReplied,
     GlobalRequestReceived,
+    PongReceived,
 )
-from ..constants import EXT_PING, MSG_PONG
+from ..constants import EXT_PING
 from ..errors import (
     ChannelOpenError,
     ConnectionLost,
@@ -34,7 +35,7 @@ from ..errors import (
     SSHError,
 )
 from ..events import Event
-from ..messages import decode_ping, ping
+from ..messages import ping
 from .base import LinkUser
 from .ports import ChannelPort
 from .protocol import Link
@@ -159,24 +160,16 @@ class SSHConnection(LinkUser):
     def start_connection(self, mux: Connection) -> None:
         """Login is done: messages go to the connection protocol from here on."""
         self.mux = mux
-        self.link.receive = self._receive
+        self.link.receive = mux.receive
+        self.link.waiting = mux.waiting
 
-    def _receive(self, payload: bytes) -> None:
-        if payload[0] == MSG_PONG:
-            self._on_pong(payload)
-            return
-        assert self.mux is not None
-        event = self.mux.receive(payload)
-        if event is not None:
-            if event.__class__ is ChannelReadable:
-                port = self._ports.get(event.channel.number)
-                if port is not None:
-                    port.readable(event.stream)
-            else:
-                self._on_event(event)
-
-    def _on_event(self, event: ConnectionEvent) -> None:
-        if isinstance(event, ChannelEvent):
+    def happened(self, event: Event) -> None:
+        """What a message of the connection protocol means for us."""
+        if event.__class__ is ChannelReadable:
+            port = self._ports.get(event.channel.number)
+            if port is not None:
+                port.readable(event.stream)
+        elif isinstance(event, ChannelEvent):
             if isinstance(event, ChannelOpenRequested):
                 self.open_requested(event)
                 return
@@ -189,6 +182,10 @@ class SSHConnection(LinkUser):
                 waiter.set_result((event.success, event.data))
         elif isinstance(event, GlobalRequestReceived):
             self.global_requested(event)
+        elif isinstance(event, PongReceived):
+            answered = self._pongs.pop(event.data, None)
+            if answered is not None and not answered.done():
+                answered.set_result(None)
 
     def _on_opened(self, port: ChannelPort, event: ConnectionEvent) -> None:
         port.open_answered(None)
@@ -217,11 +214,6 @@ class SSHConnection(LinkUser):
         port.close_received()
         self.channel_closed(port)
 
-    def _on_pong(self, payload: bytes) -> None:
-        waiter = self._pongs.pop(decode_ping(payload), None)
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
-
     # --- for the roles to say -------------------------------------------------------------------------
 
     def open_requested(self, event: ChannelOpenRequested) -> None:
@@ -247,10 +239,6 @@ class SSHConnection(LinkUser):
     def noticed(self, event: Event) -> None:
         """Events of the transport; the roles look at those they need."""
 
-    @property
-    def has_output(self) -> bool:
-        return self.mux is not None and self.mux.has_output
-
     def pump(self) -> bool:
         mux = self.mux
         if mux is None:
@@ -259,7 +247,7 @@ class SSHConnection(LinkUser):
             port = self._ports.get(event.channel.number)
             if port is not None:
                 port.writable()
-        return self.link.core.pending_output > 0
+        return self.link.output.pending > 0
 
     def ended(self, error: SSHError) -> None:
         if self._keepalive_timer is not None:
@@ -293,10 +281,9 @@ class SSHConnection(LinkUser):
 
     def _keepalive_due(self, interval: float, count: int) -> None:
         loop = self.link.loop
-        now, heard = loop.time(), self.link.last_received
-        silent = now - heard
+        now, silent = loop.time(), self.link.silence
         wait = interval
-        if heard >= self._asked_at:  # an answer comes right behind its question, long before the next look
+        if now - silent >= self._asked_at:  # an answer comes right behind its question, long before the next look
             self._unanswered = 0
         if silent < interval * 0.99:
             wait = interval - silent

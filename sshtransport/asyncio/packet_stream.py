@@ -42,15 +42,16 @@ class PacketStream(LinkUser):
 
     def __init__(self, link: Link) -> None:
         super().__init__(link)
+        self._writers: list[asyncio.Future[None]] = []
         link.owner = self
         link.receive = self._received
+        link.waiting = self._writers
         link.core.all_numbers = True
         self.watch: HostKeyWatch | None = None
         self._ready: asyncio.Future[None] = link.loop.create_future()
         self._payloads: deque[bytes] = deque()
         self._size = 0
         self._reader: asyncio.Future[None] | None = None
-        self._writers: list[asyncio.Future[None]] = []
 
     # --- LinkOwner --------------------------------------------------------------------------------------
 
@@ -60,15 +61,14 @@ class PacketStream(LinkUser):
         elif isinstance(event, KeysChanged) and event.first and not self._ready.done():
             self._ready.set_result(None)
 
-    @property
-    def has_output(self) -> bool:
-        return bool(self._writers)
+    def happened(self, event: Event) -> None:
+        """Payloads have no meaning here."""
 
     def pump(self) -> bool:
-        writers, self._writers = self._writers, []
-        for waiter in writers:
+        for waiter in self._writers:
             if not waiter.done():
                 waiter.set_result(None)
+        self._writers.clear()
         return False  # they send in a later turn of the loop
 
     def ended(self, error: SSHError) -> None:
@@ -83,7 +83,7 @@ class PacketStream(LinkUser):
         self._payloads.append(payload)
         self._size += len(payload)
         if self._size > _INPUT_HIGH_WATER:
-            self.link.hold_input = True
+            self.link.hold_input(True)
             if self._size > _INPUT_MAX:
                 raise ProtocolError("too much data while a rekey is running", limit=_INPUT_MAX)
         self._wake_reader()
@@ -145,8 +145,8 @@ class PacketStream(LinkUser):
                 self._reader = None
         payload = self._payloads.popleft()
         self._size -= len(payload)
-        if self.link.hold_input and self._size <= _INPUT_HIGH_WATER // 2:
-            self.link.hold_input = False
+        if self.link.holds_input and self._size <= _INPUT_HIGH_WATER // 2:
+            self.link.hold_input(False)
             self.link.flush_soon()
         return payload
 

@@ -98,7 +98,7 @@ class ChannelPort:
         """What has come, up to ``limit`` bytes; b"" when nothing is there now."""
         data = self.channel.read(limit, stream)
         link = self.connection.link
-        if link.core.pending_output:
+        if link.output.pending:
             link.flush_soon()  # the window we have just given back
         return data
 
@@ -114,8 +114,9 @@ class ChannelPort:
         """Until ``readable`` is called for the stream."""
         if self._readers[stream] is not None:
             raise LocalError("another coroutine is reading from this stream already")
-        waiter = self._readers[stream] = self.loop.create_future()
-        self.connection.link.flush_now()  # an answer may depend on what was just written
+        link = self.connection.link
+        waiter = self._readers[stream] = link.loop.create_future()
+        link.flush_now()  # an answer may depend on what was just written
         try:
             await waiter
         finally:

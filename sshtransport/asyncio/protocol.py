@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from contextlib import suppress
 from typing import Protocol, cast
 
@@ -19,10 +19,11 @@ from ..errors import ConnectionLost, HandshakeTimeout, LocalError, ProtocolError
 from ..events import Disconnected, Event, KeysChanged
 from ..gates import Phase
 from ..transport import Item, SSHTransport
+from .moderation import MODERATED_ABOVE, ReadModerator
 
 __all__ = ("Link", "LinkOwner", "loop_arena")
 
-_ARENA_SIZE = 256 * 1024
+_ARENA_SIZE = 512 * 1024
 _WRITE_HIGH_WATER = 256 * 1024
 _CLOSE_TIMEOUT = 5.0  # seconds for the last bytes to leave
 
@@ -45,9 +46,8 @@ class LinkOwner(Protocol):
     def noticed(self, event: Event) -> None:
         """An event of the transport, ``Disconnected`` excepted."""
 
-    @property
-    def has_output(self) -> bool:
-        """Whether ``pump`` could do anything."""
+    def happened(self, event: Event) -> None:
+        """What ``Link.receive`` returned for a payload."""
 
     def pump(self) -> bool:
         """More can be sent: hand it to the core. True when something may have been handed over."""
@@ -59,25 +59,30 @@ class LinkOwner(Protocol):
 class Link(asyncio.BufferedProtocol):
     """The asyncio protocol under every connection.
 
-    ``receive`` is called with each payload and is set by the owner. ``error`` is the first cause of
-    the end, None before.
+    ``receive`` is called with each payload and is set by the owner; what it returns goes to
+    ``owner.happened``. ``waiting``, also set by the owner, is not empty while ``owner.pump`` could
+    do anything. ``error`` is the first cause of the end, None before.
     """
 
     def __init__(self, core: SSHTransport, loop: asyncio.AbstractEventLoop) -> None:
         self.core = core
         self.loop = loop
         self.owner: LinkOwner | None = None
-        self.receive: Callable[[bytes], None] = self._unexpected
+        self.receive: Callable[[bytes], Event | None] = self._unexpected
+        self.waiting: Sized = ()
+        self.output = core.output
         self.error: SSHError | None = None
         self.transport: asyncio.Transport | None = None
-        self.last_received = loop.time()
+        self._last_received = self.loop.time()
+        self._seen = -1  # the core's ``transitions`` that were attended to
         self._closed: asyncio.Future[None] = loop.create_future()
         self._flush_handle: asyncio.Handle | None = None
         self._rekey_timer: asyncio.TimerHandle | None = None
         self._deadline_timer: asyncio.TimerHandle | None = None
         self._close_timer: asyncio.TimerHandle | None = None
         self._reading = True
-        self.hold_input = False  # set by an owner that has enough; looked at when flushing
+        self._moderator: ReadModerator | None = None
+        self.holds_input = False  # set by ``hold_input``
         self._key_waiters: list[asyncio.Future[None]] = []
 
     # --- asyncio.BufferedProtocol -------------------------------------------------------------------
@@ -88,13 +93,16 @@ class Link(asyncio.BufferedProtocol):
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.flush()
+        self._moderator = ReadModerator.of(self.loop, sock)
+        self.settle()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self.core.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.last_received = self.loop.time()
+        self._last_received = self.loop.time()
+        if nbytes > MODERATED_ABOVE and self._moderator is not None:
+            self._moderator.count(nbytes)
         self._deliver(self.core.buffer_updated(nbytes))
 
     def eof_received(self) -> bool:
@@ -111,6 +119,9 @@ class Link(asyncio.BufferedProtocol):
             self._end(lost)
         self.core.receive_eof()
         self._stop_timers()
+        if self._moderator is not None:
+            self._moderator.stop()
+            self._moderator = None
         if self._close_timer is not None:
             self._close_timer.cancel()
         if not self._closed.done():
@@ -131,11 +142,11 @@ class Link(asyncio.BufferedProtocol):
         self.core.congested = False
         if self.owner is not None and not self.core.can_send_data:
             self.owner.pump()  # before login nothing is handed over, but somebody may wait to send
-        self.flush()
+        self.settle()
 
     # --- in -----------------------------------------------------------------------------------------
 
-    def _unexpected(self, payload: bytes) -> None:
+    def _unexpected(self, payload: bytes) -> Event | None:
         raise ProtocolError(f"message {payload[0]} came too early")
 
     def _deliver(self, items: list[Item]) -> None:
@@ -146,7 +157,8 @@ class Link(asyncio.BufferedProtocol):
                 if failed:
                     continue
                 try:
-                    self.receive(item)
+                    if (event := self.receive(item)) is not None and self.owner is not None:
+                        self.owner.happened(event)
                 except RemoteError as error:
                     self.core.fail(error)
                     failed = True  # the end may be among these items already: it must not be missed
@@ -160,10 +172,42 @@ class Link(asyncio.BufferedProtocol):
         self.settle()
 
     def settle(self) -> None:
-        """Deal with what the core found outside a read, and flush."""
-        for event in self.core.take_events():
-            self._notice(cast(Event, event))
-        self.flush()
+        """Deal with what has changed in the core, and write what there is, as long as the socket takes it."""
+        core = self.core
+        if core.transitions != self._seen:
+            self._attend()
+        if self.output.pending or self.waiting:
+            self._write_out()
+            if core.transitions != self._seen:
+                self._attend()
+
+    def _attend(self) -> None:
+        """The core has passed into another state: whether to read, and for how long, may be other than it was."""
+        core = self.core
+        while core.transitions != self._seen:
+            self._seen = core.transitions
+            for event in core.take_events():
+                self._notice(cast(Event, event))
+        if self.transport is None:
+            return
+        rekeying = core.rekeying
+        if rekeying:
+            self._watch_rekey()
+        # A rekey needs the peer's messages whatever the owner has enough of.
+        wanted = core.want_read and (rekeying or not self.holds_input)
+        if wanted is not self._reading:
+            self._switch_reading(self.transport, wanted)
+
+    def hold_input(self, hold: bool) -> None:
+        """The owner has enough for now, or no longer; takes effect with the next ``settle``."""
+        if hold is not self.holds_input:
+            self.holds_input = hold
+            self._seen = -1
+
+    @property
+    def silence(self) -> float:
+        """Seconds since anything came."""
+        return self.loop.time() - self._last_received
 
     def _notice(self, event: Event) -> None:
         if isinstance(event, Disconnected):
@@ -197,28 +241,13 @@ class Link(asyncio.BufferedProtocol):
         self._flush_handle = None
         self.settle()
 
-    def flush(self) -> None:
-        """Write what there is, as long as the socket takes it."""
-        core, owner = self.core, self.owner
-        if self.transport is None:
-            return
-        if core.pending_output or (owner is not None and owner.has_output):
-            self._write_out(self.transport)
-        rekeying = core.rekeying
-        if rekeying:
-            self._watch_rekey()
-        # A rekey needs the peer's messages whatever the owner has enough of.
-        wanted = core.want_read and (rekeying or not self.hold_input)
-        if wanted is not self._reading:
-            self._switch_reading(self.transport, wanted)
-
-    def _write_out(self, transport: asyncio.Transport) -> None:
-        core, owner = self.core, self.owner
-        while not core.congested:
+    def _write_out(self) -> None:
+        transport, core, owner = self.transport, self.core, self.owner
+        while transport is not None and not core.congested:
             data = core.data_to_send()
             if data:
                 transport.write(data)
-            if owner is None or not owner.has_output or core.congested or not core.can_send_data or not owner.pump():
+            if owner is None or not self.waiting or core.congested or not core.can_send_data or not owner.pump():
                 break
 
     def _switch_reading(self, transport: asyncio.Transport, wanted: bool) -> None:

@@ -142,7 +142,7 @@ class ServerConnection(SSHConnection):
         self.link.fail(HandshakeTimeout(f"no login within {limit:g} seconds", phase=phase, limit=limit))
 
     def _idle(self, limit: float) -> None:
-        silent = self.link.loop.time() - self.link.last_received
+        silent = self.link.silence
         if silent >= limit * 0.99:
             self.link.fail(ConnectionLost(f"nothing heard for {limit:g} seconds", phase="connection"))
         else:

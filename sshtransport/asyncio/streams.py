@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from ..errors import LocalError
@@ -32,17 +33,15 @@ class SSHReader(Generic[_Text]):
         self._empty: Any = empty
         self._limit = limit
         self._left: Any = empty  # taken from the channel, not yet asked for
+        #: What can be had at once, up to so much.
+        self._ready: Callable[[int], Any] = partial(port.read, stream=stream)
 
     async def _more(self, size: int) -> Any:
         """The next data of the channel, up to ``size``; empty at the end."""
         port, stream = self._port, self._stream
-        while True:
-            data = port.read(size, stream)
-            if data:
-                return data
-            if port.at_end():
-                return self._empty
+        while not (data := self._ready(size)) and not port.at_end():
             await port.wait_readable(stream)
+        return data or self._empty
 
     def at_eof(self) -> bool:
         """Whether everything has been read and nothing more will come."""
@@ -59,10 +58,11 @@ class SSHReader(Generic[_Text]):
             return cast(_Text, self._empty)
         if n < 0:
             return cast(_Text, self._empty.join(await self._gather(None)))
+        data: Any
         if not self._left:
-            data: Any = await self._more(n)
+            data = self._ready(n) or await self._more(n)
             if len(data) <= n:
-                return cast(_Text, data)
+                return data  # type: ignore[no-any-return]  # a cast is a call
             self._left = data  # a decoder may give more characters at once than it was given bytes
         data, self._left = self._left[:n], self._left[n:]
         return cast(_Text, data)
@@ -152,6 +152,7 @@ class _TextReader(SSHReader[str]):
 
     def __init__(self, port: ChannelPort, stream: int, encoding: str, errors: str) -> None:
         super().__init__(port, stream, "")
+        self._ready = lambda size: ""  # the decoder's state changes with the end of the stream: see ``_more``
         self._decoder: codecs.IncrementalDecoder | None = codecs.getincrementaldecoder(encoding)(errors)
 
     def at_eof(self) -> bool:

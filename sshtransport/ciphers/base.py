@@ -29,6 +29,7 @@ __all__ = (
     "cipher_status",
     "get_cipher",
     "get_mac",
+    "length_in_clear",
     "mac_names",
     "register_cipher",
     "register_mac",
@@ -55,7 +56,7 @@ class Opener(Protocol):
     """Checks and decrypts incoming packets: one direction, one key.
 
     For each packet ``length`` is called exactly once, then ``open``; an opener may keep state
-    between the two.
+    between the two. (Where it is :func:`length_in_clear`, the packet reader knows what it gives.)
     """
 
     @property
@@ -83,6 +84,11 @@ class Opener(Protocol):
         Raises:
             IntegrityError: the tag does not verify; nothing of the body has been kept.
         """
+
+
+def length_in_clear(opener: Opener, seq: int, head: memoryview, /) -> int:
+    """``Opener.length`` of ciphers that send the length field as it is."""
+    return int.from_bytes(head, "big")
 
 
 class MAC(Protocol):

@@ -15,6 +15,7 @@ from .events import (
     ConnectionEvent,
     GlobalReplied,
     GlobalRequestReceived,
+    PongReceived,
 )
 from .mux import Connection
 from .opens import (
@@ -80,6 +81,7 @@ __all__ = (
     "GlobalReplied",
     "GlobalRequest",
     "GlobalRequestReceived",
+    "PongReceived",
     "PtyRequest",
     "Shell",
     "Signal",

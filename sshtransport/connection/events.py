@@ -31,6 +31,7 @@ __all__ = (
     "ConnectionEvent",
     "GlobalReplied",
     "GlobalRequestReceived",
+    "PongReceived",
 )
 
 
@@ -139,4 +140,11 @@ class GlobalReplied(ConnectionEvent):
 
     token: object
     success: bool
+    data: bytes
+
+
+@dataclass(slots=True)
+class PongReceived(ConnectionEvent):
+    """The answer to a PING of ours, with its data (OpenSSH PROTOCOL, section 1.8)."""
+
     data: bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import Final
 
 from ..constants import (
@@ -23,6 +23,7 @@ from ..constants import (
     MSG_CHANNEL_SUCCESS,
     MSG_CHANNEL_WINDOW_ADJUST,
     MSG_GLOBAL_REQUEST,
+    MSG_PONG,
     MSG_REQUEST_FAILURE,
     MSG_REQUEST_SUCCESS,
     PENDING_OPENS_MAX,
@@ -30,6 +31,7 @@ from ..constants import (
     WINDOW_SIZE,
 )
 from ..errors import LocalError, OpenFailureReason, ProtocolError
+from ..messages import decode_ping
 from ..sink import PacketSink
 from ..wire import Reader, boolean, byte, string, uint32, visible
 from .buffers import MERGE_BELOW
@@ -45,6 +47,7 @@ from .events import (
     ConnectionEvent,
     GlobalReplied,
     GlobalRequestReceived,
+    PongReceived,
 )
 from .opens import SESSION, decode_open, refusal
 from .requests import decode_global
@@ -89,6 +92,8 @@ class Connection:
         )
         #: By our number: all that are not closed in both directions.
         self.channels = self._shared.channels
+        #: The channels that wait for the sink; while there are any, ``pump`` is due.
+        self.waiting: Sized = self._shared.pending
         self._sink = sink
         self._max_packet_size = max_packet_size
         self._channels_max = channels_max
@@ -142,11 +147,6 @@ class Connection:
         for channel in (*self.channels.values(), *self._shared.lingering):
             channel._end_input()
 
-    @property
-    def has_output(self) -> bool:
-        """Whether a channel waits for the sink."""
-        return bool(self._shared.pending)
-
     def pump(self) -> list[ChannelWritable]:
         """Send what the channels hold while the sink takes it, one message of each in turn.
 
@@ -177,7 +177,7 @@ class Connection:
 
     # --- what the peer does --------------------------------------------------------------------------
     def receive(self, payload: bytes) -> ConnectionEvent | None:
-        """Take one message of 80 to 100; returns what the application should know, mostly nothing."""
+        """Take one message of 80 to 100, or a PONG; returns what the application should know, mostly nothing."""
         number = payload[0] if payload else 0
         if number == MSG_CHANNEL_DATA and len(payload) > _DATA_HEAD_SIZE:
             recipient, size = _DATA_HEAD.unpack_from(payload)
@@ -357,6 +357,9 @@ class Connection:
             return None
         return GlobalReplied(self._awaited_replies.popleft(), False, b"")
 
+    def _on_pong(self, payload: bytes) -> ConnectionEvent:
+        return PongReceived(decode_ping(payload))
+
 
 _HANDLERS: Final[dict[int, Callable[[Connection, bytes], ConnectionEvent | None]]] = {
     MSG_GLOBAL_REQUEST: Connection._on_global_request,
@@ -373,4 +376,5 @@ _HANDLERS: Final[dict[int, Callable[[Connection, bytes], ConnectionEvent | None]
     MSG_CHANNEL_REQUEST: Connection._on_request,
     MSG_CHANNEL_SUCCESS: Connection._on_channel_success,
     MSG_CHANNEL_FAILURE: Connection._on_channel_failure,
+    MSG_PONG: Connection._on_pong,
 }

@@ -21,6 +21,7 @@ from sshtransport.asyncio.limits import ServerLimits
 from sshtransport.asyncio.server_process import ServerProcess
 from sshtransport.connection import Env
 from sshtransport.constants import MSG_CHANNEL_CLOSE, MSG_CHANNEL_DATA, MSG_CHANNEL_EOF, MSG_CHANNEL_REQUEST
+from sshtransport.events import Event
 from tests.support.servers import client, serving
 
 
@@ -228,9 +229,9 @@ async def test_status_eof_and_close_come_behind_all_output() -> None:
         kinds: list[int] = []
         take = conn.link.receive
 
-        def watch(payload: bytes) -> None:
+        def watch(payload: bytes) -> Event | None:
             kinds.append(payload[0])
-            take(payload)
+            return take(payload)
 
         conn.link.receive = watch
         done = await conn.run("x")
