@@ -87,6 +87,7 @@ class Expectation:
     evidence: str
     scenario: str = ""
     role: str = ""
+    variant: str = ""
     kex: str = ""
     host_key: str = ""
     cipher: str = ""
