@@ -57,6 +57,7 @@ async def open_engine(name: str, credentials: Credentials, say: Callable[[str], 
             "Docker, or run as root on Debian, where Podman is installed by itself; --engine host does without."
         )
     engine = ContainerEngine(found, credentials)
+    atexit.register(engine.remove_now)
     await engine.remove_leftovers(say)
     return engine
 
@@ -175,7 +176,6 @@ class ContainerEngine:
         self._images: dict[str, str] = {}
         self._bases: dict[str, asyncio.Task[None]] = {}
         self._building = asyncio.Semaphore(BUILDS_AT_ONCE)
-        atexit.register(self._remove_now)
 
     # --- images
 
@@ -310,9 +310,9 @@ class ContainerEngine:
         names = [name for name in await self._containers() if RunMark.of(name) == self._mark]
         if names:
             await self._remove(*names)
-        atexit.unregister(self._remove_now)
+        atexit.unregister(self.remove_now)
 
-    def _remove_now(self) -> None:
+    def remove_now(self) -> None:
         """The last resort, where the loop was stopped before :meth:`close`."""
         done = subprocess.run(list_command(self.name), capture_output=True, text=True)
         names = [name for name in done.stdout.split() if RunMark.of(name) == self._mark]
