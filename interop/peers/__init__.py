@@ -149,7 +149,8 @@ def _build(table: _Table) -> dict[str, str]:
         if build.data:
             raise table.error("build", "nothing is built with machine = true")
         return {}
-    build.only(*(key for key in build.data if key != "SUITE"))
+    if "SUITE" in build.data:
+        raise build.error("SUITE", 'say suite = "..." instead')
     return {"SUITE": table.text("suite"), **{key: build.text(key) for key in build.data}}
 
 
@@ -187,7 +188,7 @@ def _settings(table: _Table) -> dict[Setting, tuple[str, ...]]:
 
 
 def _expectation(table: _Table) -> Expectation:
-    selectors = ("scenario", "role", "kex", "host_key", "cipher", "mac")
+    selectors = ("scenario", "role", "variant", "kex", "host_key", "cipher", "mac")
     table.only("reason", "evidence", *selectors)
     if not any(key in table.data for key in selectors):
         raise table.error("", f"matches every case; say at least one of {', '.join(selectors)}")
