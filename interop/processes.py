@@ -94,8 +94,7 @@ class ChildProgram:
             return
         if self._kill is not None:
             await self._kill()
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        self._transport.close()  # kills; and closes the pipes, for whose end wait() waits, read or not
         await self._process.wait()
 
     async def close(self) -> None:
