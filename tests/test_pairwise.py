@@ -58,3 +58,13 @@ def test_axes_may_hold_equal_values() -> None:
 def test_any_shape(sizes: list[int]) -> None:
     axes = [range(size) for size in sizes]
     assert_covers(pairwise(*axes), axes)
+
+
+def test_cover_takes_only_rows_that_may_be() -> None:
+    rows = [row for row in itertools.product("abc", "xyz", "123") if row[:2] != ("a", "x")]
+    chosen = module.cover(rows)
+    assert set(chosen) <= set(rows)
+    assert {pair for row in chosen for pair in itertools.combinations(enumerate(row), 2)} == {
+        pair for row in rows for pair in itertools.combinations(enumerate(row), 2)
+    }
+    assert len(chosen) <= 11  # of 24; nine hold every pair at best

@@ -10,7 +10,7 @@ from typing import Any
 
 import sshtransport
 from interop.model import Ability, Case, Login, Peer, Role, RoleSpec, Setting
-from interop.pairwise import pairwise
+from interop.pairwise import cover
 from sshtransport.keys import HOST_KEY_ALGORITHMS
 
 from .sides import KEX_NAMES
@@ -140,9 +140,12 @@ def who_rekeys(both: Shared) -> Iterable[Names]:
 
 
 def matrix(both: Shared) -> Iterable[Names]:
-    """Every value and every pair of values of cipher with MAC, KEX and host key; with ``full`` the product."""
-    rows = pairwise(both.suites, both.kex, both.host_keys, full=both.full)
-    return [{"cipher": suite[0], "mac": suite[1], "kex": kex, "host_key": key} for suite, kex, key in rows]
+    """Every value and every pair of values of cipher, MAC, KEX and host key; with ``full`` all there are."""
+    rows = [(*suite, kex, key) for suite, kex, key in itertools.product(both.suites, both.kex, both.host_keys)]
+    return [
+        dict(zip(("cipher", "mac", "kex", "host_key"), row, strict=True))
+        for row in (rows if both.full else cover(rows))
+    ]
 
 
 def alone(both: Shared) -> Iterable[Names]:
