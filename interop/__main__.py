@@ -66,7 +66,7 @@ def _choose(options: argparse.Namespace) -> tuple[list[Peer], list[Case]]:
         and (options.peer is None or _names(peer) & set(options.peer))
         and not _names(peer) & set(options.exclude)
     ]
-    scenarios = [s for s in SCENARIOS if options.scenario is None or s.name in options.scenario]
+    scenarios = [s for s in SCENARIOS if (s.name in options.scenario if options.scenario else not s.on_demand)]
     roles = [options.role] if options.role else list(Role)
     cases = [case for peer in chosen for case in plan(peer, scenarios, roles, options.full)]
     if options.case:

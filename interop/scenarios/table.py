@@ -83,6 +83,7 @@ class Scenario:
     weight: Weight = Weight.LIGHT
     deadline: float = 60.0  # seconds
     settings: Callable[[Case, RoleSpec], Mapping[Setting, str]] = nothing_set  # what the peer is told
+    on_demand: bool = False  # not part of a run that does not name it
 
 
 def plan(peer: Peer, scenarios: Iterable[Scenario], roles: Iterable[Role], full: bool) -> list[Case]:
