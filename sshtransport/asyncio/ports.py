@@ -161,7 +161,7 @@ class ChannelPort:
         if self.closed or not self.connection.link.is_open:
             return
         self.channel.write(data, stream)
-        self.connection.link.flush_soon()
+        self.connection.link.flush_written()
 
     def request(self, request: ChannelRequest) -> None:
         """Send a request without asking for an answer; dropped when the channel is closed."""

@@ -81,6 +81,7 @@ class Link(asyncio.BufferedProtocol):
         self._deadline_timer: asyncio.TimerHandle | None = None
         self._close_timer: asyncio.TimerHandle | None = None
         self._reading = True
+        self._fresh = True  # nothing was written since something came, or since the last flush of a turn
         self._moderator: ReadModerator | None = None
         self.holds_input = False  # set by ``hold_input``
         self._key_waiters: list[asyncio.Future[None]] = []
@@ -101,6 +102,7 @@ class Link(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._last_received = self.loop.time()
+        self._fresh = True
         if nbytes > MODERATED_ABOVE and self._moderator is not None:
             self._moderator.count(nbytes)
         self._deliver(self.core.buffer_updated(nbytes))
@@ -226,6 +228,14 @@ class Link(asyncio.BufferedProtocol):
 
     # --- out ----------------------------------------------------------------------------------------
 
+    def flush_written(self) -> None:
+        """Data were written: what answers the peer leaves at once, all else with the turn of the loop."""
+        if self._fresh:
+            self._fresh = False
+            self.settle()
+        else:
+            self.flush_soon()
+
     def flush_soon(self) -> None:
         """Flush in this turn of the loop, after what else it does: small writes leave together."""
         if self._flush_handle is None:
@@ -239,6 +249,7 @@ class Link(asyncio.BufferedProtocol):
 
     def _flush_later(self) -> None:
         self._flush_handle = None
+        self._fresh = True
         self.settle()
 
     def _write_out(self) -> None:

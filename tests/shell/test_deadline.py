@@ -48,7 +48,7 @@ async def test_a_server_that_stops(stop: str, phase: str) -> None:
         assert phase in str(error) and "0.06" in str(error)
         assert isinstance(error, TimeoutError) and isinstance(error, SSHError)
         assert error.__cause__ is None
-        await peer.gone.wait()
+        await peer.left()
 
 
 @pytest.mark.parametrize(("stop", "phase"), STOPS)
@@ -64,7 +64,7 @@ async def test_the_callers_own_deadline(stop: str, phase: str, way: str) -> None
                 async with asyncio.timeout(0.04), connect(port):
                     pytest.fail(f"connected, {phase} and all")
         assert type(caught.value) is TimeoutError
-        await peer.gone.wait()
+        await peer.left()
 
 
 async def test_packet_streams_too() -> None:
@@ -73,7 +73,7 @@ async def test_packet_streams_too() -> None:
         with pytest.raises(HandshakeTimeout) as caught:
             await sshtransport.open_packet_stream(HOST, port, known_hosts=INSECURE_ACCEPT_ANY_HOST_KEY, timeout=0.03)
         assert caught.value.phase == "key exchange"
-        await peer.gone.wait()
+        await peer.left()
 
 
 async def test_names_and_dialling_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ async def test_a_given_socket_is_closed() -> None:
         sock.setblocking(False)
         with pytest.raises(HandshakeTimeout):
             await connect(port, sock=sock, timeout=0.02)
-        await peer.gone.wait()
+        await peer.left()
         assert sock.fileno() == -1
 
 

@@ -547,4 +547,4 @@ async def test_a_server_that_says_nothing_to_a_login() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await peer.gone.wait()
+        await peer.left()

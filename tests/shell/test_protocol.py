@@ -415,4 +415,4 @@ async def test_nothing_goes_to_the_loops_handler() -> None:
             async with fake_server(peer) as port:
                 with pytest.raises(HandshakeTimeout):
                     await sshtransport.connect(HOST, port, known_hosts=INSECURE_ACCEPT_ANY_HOST_KEY, timeout=0.05)
-                await peer.gone.wait()
+                await peer.left()

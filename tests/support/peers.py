@@ -58,15 +58,17 @@ class HalfServer:
 
     ``stop``: "accept", "ident", "kexinit", "keys" (no answer to SERVICE_REQUEST), "service" (no
     answer to a login) or "never" (a partial success, whatever is tried). ``asked`` is set when a
-    login request has come, ``gone`` once the client has closed its socket.
+    login request has come.
     """
 
     def __init__(self, stop: str) -> None:
         self.stop = stop
-        self.gone = asyncio.Event()
         self.asked = asyncio.Event()
+        self._came = False
+        self._gone = asyncio.Event()
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._came = True
         core = SSHTransport("server", host_keys=[private_key("ssh-ed25519")])
         first = core.data_to_send()
         if self.stop != "accept":
@@ -77,7 +79,12 @@ class HalfServer:
                     self._turn(core, data)
                     writer.write(core.data_to_send())
         finally:
-            self.gone.set()
+            self._gone.set()
+
+    async def left(self) -> None:
+        """Until the client has closed its socket. On a busy machine a deadline can pass before it had one."""
+        if self._came:
+            await self._gone.wait()
 
     def _turn(self, core: SSHTransport, data: bytes) -> None:
         for item in core.receive_data(data):
