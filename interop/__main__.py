@@ -23,6 +23,7 @@ from interop.peers import load_peers
 from interop.report import Progress, print_summary, write_reports
 from interop.runner import Runner, missing
 from interop.scenarios import SCENARIOS, plan
+from interop.scenarios.recording import keep_in
 
 FAILED, UNUSABLE = 1, 2  # exit statuses
 
@@ -42,6 +43,7 @@ def arguments() -> argparse.ArgumentParser:
     choice.add_argument("--full", action="store_true", help="every combination instead of every pair")
     run = commands.add_parser("run", parents=[choice], help="run the cases; exit status 0 when all is as it should be")
     run.add_argument("--report", type=Path, metavar="DIR", help="write index.html, junit.xml and results.json there")
+    run.add_argument("--record", type=Path, metavar="DIR", help="keep the sessions of the scenario transcript there")
     run.add_argument("--jobs", type=int, default=6, metavar="N", help="light cases at once (default 6)")
     run.add_argument("--ci", action="store_true", help="peers of a rolling release do not change the exit status")
     run.add_argument("--loop", choices=("asyncio", "uvloop"), default="asyncio", help="the event loop of our side")
@@ -113,6 +115,8 @@ def _list(options: argparse.Namespace) -> int:
 
 async def _run(options: argparse.Namespace) -> int:
     peers, cases = _choose(options)
+    if options.record:
+        keep_in(options.record)
     began = time.monotonic()
     with Progress(len(cases)) as progress, tempfile.TemporaryDirectory(prefix="interop-") as scratch:
         credentials = make_credentials(Path(scratch) / "credentials")

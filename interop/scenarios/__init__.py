@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from interop.model import Ability, Role
 
-from . import by_role, common, tampering
+from . import by_role, common, recording, tampering
 from .sides import Check, ClientPeer, ServerPeer, Side
 from .table import (
     Scenario,
@@ -45,7 +45,13 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario("command", common.command),
     Scenario("commands", common.commands, deadline=120.0),
     Scenario("channels", by_role.channels, roles=SERVER, needs=frozenset({Ability.CHANNELS})),
-    Scenario("half-close", common.half_close, variants("input", "output"), needs=frozenset({Ability.HALF_CLOSE})),
+    Scenario(
+        "half-close",
+        common.half_close,
+        variants("input", "output"),
+        needs=frozenset({Ability.HALF_CLOSE}),
+        deadline=30.0,
+    ),
     Scenario("kill", by_role.kill_server, variants("ours", "theirs"), SERVER),
     Scenario("kill", by_role.kill_client, variants("ours", "theirs"), CLIENT),
     Scenario("wrong-host-key", by_role.wrong_host_key_of_server, roles=SERVER),
@@ -75,5 +81,22 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario("kex-storm", by_role.kex_storm, hybrid(STORM // 20), CLIENT, weight=Weight.HEAVY, deadline=300.0),
     Scenario("tamper", tampering.tamper_server, tampering.tampered, SERVER, deadline=600.0),
     Scenario("tamper", tampering.tamper_client, tampering.tampered, CLIENT, deadline=600.0),
+    Scenario(
+        "transcript",
+        recording.record_with_server,
+        recording.recorded,
+        SERVER,
+        settings=recording.what_it_needs,
+        on_demand=True,
+    ),
+    Scenario(
+        "transcript",
+        recording.record_with_client,
+        recording.recorded,
+        CLIENT,
+        needs=BYTES_BOTH_WAYS,
+        settings=recording.what_it_needs,
+        on_demand=True,
+    ),
     Scenario("matrix", common.matrix, matrix, settings=all_kex),
 )
