@@ -94,8 +94,9 @@ class _Direction:
                 return
             for offset in range(min(singles, len(data))):
                 self._writer.write(data[offset : offset + 1])
-                await asyncio.sleep(0)  # so that the reader has a chance to see it alone
                 await self._writer.drain()
+                for _ in range(2):  # turns in which a reader can see it alone
+                    await asyncio.sleep(0)
             self._writer.write(data[singles:])
             await self._writer.drain()
             singles = max(0, singles - len(data))

@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import cache
@@ -217,19 +217,30 @@ class Side(ABC):
 # --- the peer is the server ----------------------------------------------------------------------------
 
 
-class _OneConnection(Session):
-    def __init__(self, conn: sshtransport.ClientConnection) -> None:
-        self._conn = conn
+class _ToServer(Session):
+    """On one connection of ours; where a server takes one session on a connection only, on a new one each time."""
+
+    def __init__(self, connect: Callable[[], Awaitable[sshtransport.ClientConnection]], one_each: bool) -> None:
+        self._connect = connect
+        self._one_each = one_each
+        self._conn: sshtransport.ClientConnection | None = None
+        self._used = False
 
     @property
     def connection(self) -> sshtransport.ClientConnection:
+        assert self._conn is not None
         return self._conn
 
-    async def start(self, command: str) -> Process:
-        return await self._conn.create_process(command)
-
     async def connected(self) -> None:
-        """It is one."""
+        if self._conn is None:
+            self._conn = await self._connect()
+
+    async def start(self, command: str) -> Process:
+        if self._one_each and self._used:
+            self._conn = None
+        await self.connected()
+        self._used = True
+        return await self.connection.create_process(command)
 
 
 @dataclass(kw_only=True)
@@ -276,9 +287,12 @@ class ServerPeer(Side):
             port = None
             if network != GOOD:
                 port = await stack.enter_async_context(bad_network(self.server.host, self.server.port, network))
-            async with self.connect(config, login, port) as conn:
-                yield _OneConnection(conn)
-            self.settled(conn.info, config.strict_kex)
+            session = _ToServer(
+                lambda: stack.enter_async_context(self.connect(config, login, port)), not self.can(Ability.CHANNELS)
+            )
+            await session.connected()
+            yield session
+            self.settled(session.connection.info, config.strict_kex)
 
     async def greet(self, config: sshtransport.TransportConfig) -> None:
         async with sshtransport.open_packet_stream(

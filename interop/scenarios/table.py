@@ -18,7 +18,11 @@ from .sides import KEX_NAMES
 __all__ = ("Names", "Scenario", "Shared", "Weight", "once", "plan", "shared")
 
 Names = Mapping[str, str]  # fields of a Case: variant, kex, host_key, cipher, mac
-LOGINS = {"ssh-ed25519": Login.ED25519, "ecdsa-sha2-nistp256": Login.ECDSA, "rsa-sha2-256": Login.RSA}
+LOGINS = {
+    Login.ED25519: {"ssh-ed25519"},
+    Login.ECDSA: {"ecdsa-sha2-nistp256"},
+    Login.RSA: {"rsa-sha2-256", "rsa-sha2-512"},
+}  # and the signatures, one of which the peer must know
 
 
 class Weight(Enum):
@@ -128,8 +132,8 @@ def _in_turns(one: tuple[str, ...], other: tuple[tuple[str, str], ...]) -> Itera
 
 
 def logins(both: Shared) -> Iterable[Names]:
-    """By each kind of key; by password under every AEAD cipher."""
-    cases: list[Names] = [{"variant": str(login)} for login in Login if login is not Login.PASSWORD]
+    """By each kind of key that the peer knows; by password under every AEAD cipher."""
+    cases: list[Names] = [{"variant": str(login)} for login, names in LOGINS.items() if names & {*both.host_keys}]
     if Ability.PASSWORD in both.spec.abilities:
         cases += [{"variant": str(Login.PASSWORD), "cipher": cipher} for cipher in both.aead]
     return cases

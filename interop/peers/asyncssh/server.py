@@ -6,6 +6,7 @@ import contextlib
 import hmac
 import os
 import pwd
+import socket
 from typing import Any
 
 import asyncssh
@@ -39,6 +40,7 @@ async def run(process: asyncssh.SSHServerProcess[bytes]) -> None:
     feeding = asyncio.create_task(feed(process.stdin, child.stdin))
     try:
         await asyncio.gather(drain(child.stdout, process.stdout), drain(child.stderr, process.stderr))
+        process.stdout.write_eof()
         status = await child.wait()
         if status < 0:
             process.exit_with_signal({-9: "KILL", -15: "TERM"}.get(status, "TERM"))
@@ -84,18 +86,31 @@ async def main() -> None:
     chosen = parser.parse_args()
     options = {"encryption_algs": chosen.cipher, "mac_algs": chosen.mac, "kex_algs": chosen.kex}
     options |= {"signature_algs": chosen.host_key, "rekey_bytes": chosen.rekey}
-    server = await asyncssh.listen(
-        os.environ["INTEROP_HOST"],
-        int(os.environ["INTEROP_PORT"]),
-        server_factory=Server,
-        server_host_keys=[f"{FOLDER}/host_{name}" for name in host_keys(chosen.host_key)],
-        authorized_client_keys=f"{FOLDER}/authorized_keys",
-        process_factory=run,
-        encoding=None,
-        config=None,
-        **{name: value for name, value in options.items() if value is not None},
-    )
-    await server.wait_closed()
+    options = {name: value for name, value in options.items() if value is not None}
+    keys = [f"{FOLDER}/host_{name}" for name in host_keys(chosen.host_key)]
+    serving: set[asyncio.Task[None]] = set()
+    with socket.create_server((os.environ["INTEROP_HOST"], int(os.environ["INTEROP_PORT"]))) as listener:
+        listener.setblocking(False)
+        while True:
+            sock, _ = await asyncio.get_running_loop().sock_accept(listener)
+            task = asyncio.create_task(serve(sock, keys, options))
+            serving.add(task)
+            task.add_done_callback(serving.discard)
+
+
+async def serve(sock: socket.socket, keys: list[str], options: dict[str, Any]) -> None:
+    """Keys are read for each connection: asyncssh notes in a key object how it shall sign, which others share."""
+    with contextlib.suppress(OSError, asyncssh.Error):
+        await asyncssh.run_server(
+            sock,
+            server_factory=Server,
+            server_host_keys=keys,
+            authorized_client_keys=f"{FOLDER}/authorized_keys",
+            process_factory=run,
+            encoding=None,
+            config=None,
+            **options,
+        )
 
 
 def host_keys(algorithms: list[str] | None) -> list[str]:
