@@ -77,8 +77,8 @@ async def test_single_bytes_come_as_single_bytes() -> None:
         writer.write_eof()
         await writer.drain()
         await asyncio.sleep(0)
-        while sum(sizes) < 400:
-            await asyncio.sleep(0.001)  # noqa: ASYNC110
+        while sum(sizes) < 400:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
     assert sizes.count(1) > 150  # now and then two come together
     assert sum(sizes) == 400
 
