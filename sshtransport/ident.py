@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from .constants import IDENT_MAX_LINE_SIZE, IDENT_MAX_LINES, IDENT_MAX_SIZE, IDENT_MAX_TOTAL
 from .errors import DisconnectReason, LocalError, ProtocolError
 from .wire import Buffer, visible
@@ -9,6 +11,7 @@ from .wire import Buffer, visible
 __all__ = ("IdentReader", "build_ident")
 
 _PHASE = "identification"
+_SOFTWARE_VERSION = re.compile(r"[!-,.-~]+")
 
 
 def build_ident(software_version: str) -> bytes:
@@ -20,8 +23,7 @@ def build_ident(software_version: str) -> bytes:
     ident = f"SSH-2.0-{software_version}"
     if (
         not isinstance(software_version, str)
-        or not software_version
-        or not all("!" <= char <= "~" and char != "-" for char in software_version)
+        or not _SOFTWARE_VERSION.fullmatch(software_version)
         or len(ident) + 2 > IDENT_MAX_SIZE
     ):
         raise LocalError(f"not a software version: {software_version!r}")

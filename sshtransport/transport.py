@@ -108,6 +108,8 @@ _IDENTIFICATION, _KEX, _SERVICE, _AUTH, _PROMPT, _OPEN, _CLOSED = Phase
 _NOTHING_LEAVES = bytes([_FORBID]) * 256
 _SERVER_EXT_INFO = ext_info({EXT_SERVER_SIG_ALGS: ",".join(HOST_KEY_ALGORITHMS).encode(), EXT_PING: b"0"})
 
+_REASONS = {int(reason): reason for reason in DisconnectReason}
+
 Item = bytes | Event
 
 
@@ -411,8 +413,7 @@ class SSHTransport(Readings):
             self._writer.write(disconnect(reason, description[:512]))
 
     def _close(self, reason: int, description: str, error: SSHError | None, items: list[Item]) -> None:
-        known = [r for r in DisconnectReason if r == reason]
-        items.append(Disconnected(known[0] if known else reason, description, error))
+        items.append(Disconnected(_REASONS.get(reason, reason), description, error))
         self.phase = _CLOSED
         self._offered = None
         self._keying.drop()

@@ -116,7 +116,11 @@ class Reader:
         return self._data[self._take(1)] != 0
 
     def uint32(self) -> int:
-        return _U32.unpack_from(self._data, self._take(4))[0]  # type: ignore[no-any-return]
+        start = self._pos
+        if self._end - start < 4:
+            raise ProtocolError("truncated message")
+        self._pos = start + 4
+        return _U32.unpack_from(self._data, start)[0]  # type: ignore[no-any-return]
 
     def uint64(self) -> int:
         return _U64.unpack_from(self._data, self._take(8))[0]  # type: ignore[no-any-return]
@@ -128,11 +132,17 @@ class Reader:
 
     def string(self, limit: int | None = None) -> bytes:
         """A length-prefixed string of at most ``limit`` bytes."""
-        size = self.uint32()
+        start = self._pos + 4  # most of every message are strings: no calls
+        if start > self._end:
+            raise ProtocolError("truncated message")
+        (size,) = _U32.unpack_from(self._data, start - 4)
         if limit is not None and size > limit:
             raise ProtocolError("string too long", limit=limit)
-        start = self._take(size)
-        return bytes(self._data[start : start + size])
+        end = start + size
+        if end > self._end:
+            raise ProtocolError("truncated message")
+        self._pos = end
+        return bytes(self._data[start:end])
 
     def text(self, limit: int | None = None) -> str:
         """A string of UTF-8 text; undecodable bytes become surrogate escapes."""
