@@ -31,6 +31,7 @@ __all__ = ("Listener", "Runner", "expectation", "first_cause", "missing")
 PEERS_AT_ONCE = 8  # servers and client containers that run
 HEAVY_AT_ONCE = 2
 IDLE_AT_ONCE = 32
+LOGINS_AT_ONCE = 3  # at one server
 DETAIL_MAX = 300
 
 
@@ -49,6 +50,7 @@ class _Group:
     role: Role
     settings: Mapping[Setting, str]
     cases: list[Case] = field(default_factory=list)
+    gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LOGINS_AT_ONCE))
 
 
 class Runner:
@@ -126,7 +128,9 @@ class Runner:
             "engine": self._engine,
             "settings": settings,
         }
-        return ServerPeer(server=end, **common) if case.role is Role.SERVER else ClientPeer(client=end, **common)
+        if case.role is Role.CLIENT:
+            return ClientPeer(client=end, **common)
+        return ServerPeer(server=end, gate=group.gate, **common)
 
     async def _run_case(self, group: _Group, end: Any, case: Case, results: dict[Case, Result]) -> None:
         scenario = self._scenario(case)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import sshtransport
 from interop.model import Ability
@@ -19,7 +19,7 @@ GONE = 20.0  # seconds in which the end of a connection has to be seen
 LOST = (sshtransport.ConnectionLost, sshtransport.PeerDisconnected)
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def raises(*kinds: type[BaseException]) -> AsyncIterator[list[BaseException]]:
     """The block has to end with one of these, in time."""
     caught: list[BaseException] = []
@@ -62,18 +62,16 @@ async def kill_server(side: ServerPeer) -> None:
         async with side.session() as session:
             await work(side, session)
         return
-    async with side.engine.serve(side.peer, side.settings) as doomed:
-        conn = await side.connect(server=doomed)
-        process = await conn.create_process(ECHO)
-        process.stdin.write(counted(BLOCK))
-        await process.stdout.readexactly(BLOCK)
-    try:
+    async with contextlib.AsyncExitStack() as stack:
+        async with side.engine.serve(side.peer, side.settings) as doomed:
+            conn = await stack.enter_async_context(side.connect(server=doomed))
+            process = await conn.create_process(ECHO)
+            process.stdin.write(counted(BLOCK))
+            await process.stdout.readexactly(BLOCK)
         async with raises(*LOST):
             await process.wait()
         async with asyncio.timeout(GONE):
             await conn.wait_closed()
-    finally:
-        conn.abort()
 
 
 async def wrong_host_key_of_server(side: ServerPeer) -> None:
@@ -85,8 +83,9 @@ async def wrong_host_key_of_server(side: ServerPeer) -> None:
         return side.credentials.password
 
     known = side.credentials.path("known_hosts_wrong")
-    async with raises(sshtransport.HostKeyError) as caught:
-        await side.connect(known_hosts=known, password=password, client_keys=[])
+    wrong = side.connect(known_hosts=known, password=password, client_keys=[])
+    async with raises(sshtransport.HostKeyError) as caught, wrong:
+        pass
     error = caught[0]
     assert isinstance(error, sshtransport.HostKeyError)
     if error.verdict != "changed" or asked:
@@ -99,8 +98,8 @@ async def require_strict_of_server(side: ServerPeer) -> None:
         async with side.session(config) as session:
             await work(side, session)
         return
-    async with raises(sshtransport.NegotiationError):
-        await side.connect(config)
+    async with raises(sshtransport.NegotiationError), side.connect(config):
+        pass
 
 
 async def kex_storm(side: Side) -> None:

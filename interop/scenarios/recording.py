@@ -51,7 +51,9 @@ async def record_with_server(side: ServerPeer) -> None:
     """Our client's session with a server peer."""
     key = key_at(side.credentials.path(f"user_{Login.ED25519}"))
     about = await _about(side)
-    _check(side, await record_client(side.server.host, side.server.port, key=key, **about))
+    async with side.gate:
+        transcript = await record_client(side.server.host, side.server.port, key=key, **about)
+    _check(side, transcript)
 
 
 async def record_with_client(side: ClientPeer) -> None:

@@ -248,32 +248,37 @@ class ServerPeer(Side):
     """We connect to a server that runs."""
 
     server: PeerServer
+    gate: asyncio.Semaphore  # for the time until login: Dropbear closes the sixth connection that has not got there
 
-    def connect(
+    @contextlib.asynccontextmanager
+    async def connect(
         self,
         config: sshtransport.TransportConfig | None = None,
         login: Login = Login.ED25519,
         port: int | None = None,
         server: PeerServer | None = None,
         **changes: Any,
-    ) -> sshtransport.Opening[sshtransport.ClientConnection]:
+    ) -> AsyncIterator[sshtransport.ClientConnection]:
         """``sshtransport.connect`` with the credentials of the run."""
         server = server or self.server
         if login is Login.PASSWORD:
             proof: dict[str, Any] = {"client_keys": (), "password": self.credentials.password}
         else:
             proof = {"client_keys": [key_at(self.credentials.path(f"user_{login}"))]}
-        return sshtransport.connect(
-            server.host,
-            server.port if port is None else port,
-            **{
-                "username": server.username,
-                "known_hosts": self.credentials.path("known_hosts"),
-                "config": config or self.config(),
-                **proof,
-            }
-            | changes,
-        )
+        arguments: dict[str, Any] = {
+            "username": server.username,
+            "known_hosts": self.credentials.path("known_hosts"),
+            "config": config or self.config(),
+        }
+        async with self.gate:
+            conn = await sshtransport.connect(
+                server.host, server.port if port is None else port, **arguments | proof | changes
+            )
+        try:
+            yield conn
+        finally:
+            conn.close()
+            await conn.wait_closed()
 
     @contextlib.asynccontextmanager
     async def session(
@@ -295,9 +300,11 @@ class ServerPeer(Side):
             self.settled(session.connection.info, config.strict_kex)
 
     async def greet(self, config: sshtransport.TransportConfig) -> None:
-        async with sshtransport.open_packet_stream(
-            self.server.host, self.server.port, known_hosts=self.credentials.path("known_hosts"), config=config
-        ) as stream:
+        known_hosts = self.credentials.path("known_hosts")
+        opening = sshtransport.open_packet_stream(
+            self.server.host, self.server.port, known_hosts=known_hosts, config=config
+        )
+        async with self.gate, opening as stream:
             await stream.send(bytes([SERVICE_REQUEST]) + USERAUTH)
             answer = await stream.receive()
             if answer != bytes([SERVICE_ACCEPT]) + USERAUTH:

@@ -48,16 +48,17 @@ async def tamper_server(side: ServerPeer) -> None:
     key = key_at(side.credentials.path(f"user_{Login.ED25519}"))
 
     async def attack(flip: Flip | None) -> tuple[Ending, Tamper]:
-        return await attack_server(
-            side.server.host,
-            side.server.port,
-            flip,
-            command=command,
-            data=data,
-            expected=expected,
-            config=side.config(),
-            login={"username": side.server.username, "client_keys": [key]},
-        )
+        async with side.gate:
+            return await attack_server(
+                side.server.host,
+                side.server.port,
+                flip,
+                command=command,
+                data=data,
+                expected=expected,
+                config=side.config(),
+                login={"username": side.server.username, "client_keys": [key]},
+            )
 
     await _attack(side, attack, SERVER_FLIPS)
 
