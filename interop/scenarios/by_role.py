@@ -10,11 +10,12 @@ import sshtransport
 from interop.model import Ability
 
 from .commands import ECHO, WORK, counted, source
-from .common import BLOCK, LARGE, MIB, check_work, handshake, work
+from .common import BLOCK, MIB, check_work, handshake, work
 from .sides import Check, ClientPeer, Process, ServerPeer, Side, complete
 
 CHANNELS = 20
 AT_ONCE = 4  # key exchanges of a storm
+ENOUGH = 16 * MIB  # of a transfer: more than windows and buffers take
 GONE = 20.0  # seconds in which the end of a connection has to be seen
 LOST = (sshtransport.ConnectionLost, sshtransport.PeerDisconnected)
 
@@ -52,7 +53,7 @@ async def kill_server(side: ServerPeer) -> None:
     """In the middle of a transfer; by us: the server goes on for others. By the peer: whoever waits gets an error."""
     if side.case.variant == "ours":
         async with side.connect() as conn:
-            process = await conn.create_process(source(LARGE))
+            process = await conn.create_process(source(ENOUGH))
             await process.stdout.readexactly(MIB)
             conn.abort()
             async with raises(*LOST):
@@ -120,7 +121,7 @@ async def kex_storm(side: Side) -> None:
 
 async def kill_client(side: ClientPeer) -> None:
     """In the middle of a transfer; by us: the client ends with an error. By the peer: our server sees that."""
-    async with side.serve() as ours, side.program(source(LARGE), ours.port) as program:
+    async with side.serve() as ours, side.program(source(ENOUGH), ours.port) as program:
         await program.stdout.readexactly(MIB)
         conn = ours.seen[-1]
         if side.case.variant == "theirs":
