@@ -185,7 +185,7 @@ class TestLimits:
             request("hostbased", b"anything"),
             request("gssapi-with-mic", b"\xff\xff\xff\xff"),
             request("x" * 2000),
-            signed(key(ED25519), ED25519)[:-1] + b"\0",
+            signed(key(ED25519), ED25519)[:-1] + b"\xff",  # the last byte of a right one is at most 16
             request("password", b"\1" + s("a") + s("b")),
         ],
     )
