@@ -250,7 +250,7 @@ class ContainerEngine:
         command = arguments(peer, Role.SERVER, settings or {})
         values = server_variables(self._credentials, MOUNT, "0.0.0.0", PORT, USERNAME)
         options = ["--publish", f"127.0.0.1::{PORT}", *variables(values)]
-        async with self._container(peer, options, command) as name:
+        async with self.container(peer, options, command) as name:
             yield await self._answer(name)
 
     async def _answer(self, name: str) -> _ContainerServer:
@@ -271,7 +271,7 @@ class ContainerEngine:
 
     @contextlib.asynccontextmanager
     async def client(self, peer: Peer) -> AsyncIterator[PeerClient]:
-        async with self._container(peer, ["--network", "host"], ["sleep", "infinity"]) as name:
+        async with self.container(peer, ["--network", "host"], ["sleep", "infinity"]) as name:
             await run(self.name, "exec", *variables({"INTEROP_FOLDER": MOUNT}), name, *PREPARE)
             client = _ContainerClient(self.name, name, peer, self._credentials)
             try:
@@ -280,7 +280,7 @@ class ContainerEngine:
                 await client.close()
 
     @contextlib.asynccontextmanager
-    async def _container(self, peer: Peer, options: Sequence[str], command: Sequence[str]) -> AsyncIterator[str]:
+    async def container(self, peer: Peer, options: Sequence[str], command: Sequence[str]) -> AsyncIterator[str]:
         """A container for the block; its name is known before it is there, so that nothing can be left behind."""
         name, folder = self._new_name(), self._credentials.folder.resolve()
         try:
