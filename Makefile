@@ -14,7 +14,7 @@ CANDIDATES := $(if $(PYTHON),$(PYTHON),python3 python3.13 python3.12 python3.11 
 USABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test check format coverage demo soak bench clean
+.PHONY: help venv test check format coverage demo soak bench interop interop-suite clean
 
 help:
 	@echo "make demo      show it at work, with the machine's sshd where there is one"
@@ -24,6 +24,8 @@ help:
 	@echo "make coverage  the test suite, with branch coverage"
 	@echo "make soak      the repeating tests, ten times as long"
 	@echo "make bench     compare speed with other implementations"
+	@echo "make interop   try it against other implementations, in containers"
+	@echo "make interop-suite  the test suite on Python 3.13 with OpenSSH 10, in a container"
 	@echo "make clean     remove .venv and caches"
 
 # A sound environment that is there already is kept.
@@ -79,6 +81,14 @@ soak: $(BIN)/.test
 
 bench: $(BIN)/.test
 	$(BIN)/python -m interop.bench $(ARGS)
+
+# Needs Podman or Docker; on a Debian machine root gets Podman installed. The first time takes minutes: it makes images.
+interop: $(BIN)/.test
+	$(BIN)/python -m interop run $(ARGS)
+
+# Arguments for pytest stand behind --: make interop-suite ARGS="-- -k rekey"
+interop-suite: $(BIN)/.test
+	$(BIN)/python -m interop.suite $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
