@@ -191,3 +191,13 @@ def test_the_scripts_of_a_peer_are_there_and_in_its_image(path: Path) -> None:
 def test_forky_moves_and_the_releases_do_not(path: Path) -> None:
     for name, variant in tomllib.loads(path.read_text())["variant"].items():
         assert variant.get("rolling", False) == (variant.get("suite") == "forky"), name
+
+
+def test_the_example_of_the_manual_loads(tmp_path: Path) -> None:
+    manual = (PEERS.parent / "README.md").read_text()
+    text = manual.partition("```toml\n")[2].partition("```")[0]
+    trixie, forky, machine = load_peer_file(write(tmp_path, text))
+    assert (trixie.name, forky.rolling, forky.build["EXTRA"]) == ("example-trixie", True, "yes")
+    assert machine.hosted
+    for names in (Ability, Setting):
+        assert all(f"`{name}`" in manual for name in names)
