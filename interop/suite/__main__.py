@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import os
 import platform
 import signal
@@ -124,9 +123,9 @@ def say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(asyncio.CancelledError):
-        try:
-            sys.exit(asyncio.run(main(sys.argv[1:])))
-        except HarnessError as error:
-            sys.exit(f"interop.suite: {error}")
-    sys.exit(1)
+    try:
+        sys.exit(asyncio.run(main(sys.argv[1:])))
+    except HarnessError as error:
+        sys.exit(f"interop.suite: {error}")
+    except (KeyboardInterrupt, asyncio.CancelledError):  # Ctrl-C, SIGTERM
+        sys.exit("interop.suite: interrupted")
