@@ -169,14 +169,15 @@ class PacketWriter:
         self.pending += len(data)
 
     def take(self) -> bytes:
-        """All frames written since the last call."""
-        frames = self._frames
-        if not frames:
-            return b""
-        wire = frames[0] if len(frames) == 1 else b"".join(frames)
-        self._frames = []
+        """All frames written since the last call, joined."""
+        frames = self.take_frames()
+        return frames[0] if len(frames) == 1 else b"".join(frames)
+
+    def take_frames(self) -> list[bytes]:
+        """The same as they are."""
+        frames, self._frames = self._frames, []
         self.pending = 0
-        return wire
+        return frames
 
 
 class PacketReader:

@@ -306,6 +306,11 @@ class SSHTransport(Readings):
         self._outbox.taken()
         return self._writer.take()
 
+    def frames_to_send(self) -> list[bytes]:
+        """The same in pieces, for a shell that can write them without joining."""
+        self._outbox.taken()
+        return self._writer.take_frames()
+
     def rekey(self) -> None:
         """Start a key exchange (RFC 4253, section 9); nothing happens while one is running.
 

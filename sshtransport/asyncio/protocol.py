@@ -81,6 +81,7 @@ class Link(asyncio.BufferedProtocol):
         self._deadline_timer: asyncio.TimerHandle | None = None
         self._close_timer: asyncio.TimerHandle | None = None
         self._reading = True
+        self._gathers = False
         self._fresh = True  # nothing was written since something came, or since the last flush of a turn
         self._moderator: ReadModerator | None = None
         self.holds_input = False  # set by ``hold_input``
@@ -95,6 +96,9 @@ class Link(asyncio.BufferedProtocol):
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._moderator = ReadModerator.of(self.loop, sock)
+        # asyncio's own writelines joins up to 3.11, and knows no high-water mark in some later ones (CVE-2024-12254);
+        # uvloop's does neither, and keeps the whole of what is joined for it until the last byte has left.
+        self._gathers = type(transport).__module__.startswith("uvloop")
         self.settle()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -255,11 +259,18 @@ class Link(asyncio.BufferedProtocol):
     def _write_out(self) -> None:
         transport, core, owner = self.transport, self.core, self.owner
         while transport is not None and not core.congested:
-            data = core.data_to_send()
-            if data:
-                transport.write(data)
+            self._write_all(transport)
             if owner is None or not self.waiting or core.congested or not core.can_send_data or not owner.pump():
                 break
+
+    def _write_all(self, transport: asyncio.Transport) -> None:
+        frames = self.core.frames_to_send()
+        if len(frames) == 1:
+            transport.write(frames[0])
+        elif frames and self._gathers:
+            transport.writelines(frames)
+        elif frames:
+            transport.write(b"".join(frames))
 
     def _switch_reading(self, transport: asyncio.Transport, wanted: bool) -> None:
         self._reading = wanted
@@ -332,9 +343,7 @@ class Link(asyncio.BufferedProtocol):
         if transport is not None:
             if not transport.is_closing():
                 # Also while congested: behind these bytes nothing follows.
-                data = self.core.data_to_send()
-                if data:
-                    transport.write(data)
+                self._write_all(transport)
             transport.close()
             self._close_timer = self.loop.call_later(_CLOSE_TIMEOUT, transport.abort)
         elif not self._closed.done():
