@@ -92,6 +92,7 @@ class Expectation:
     host_key: str = ""
     cipher: str = ""
     mac: str = ""
+    sometimes: bool = False  # a race in the peer: it may pass as well
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,7 @@ class Peer:
     build: Mapping[str, str]  # build arguments of its Containerfile, SUITE among them; empty: of this machine
     roles: Mapping[Role, RoleSpec]
     expected: tuple[Expectation, ...] = ()
+    storm: int = 100  # key exchanges of the scenario kex-storm
     rolling: bool = False  # from a rolling release: reports, and does not fail CI
 
     @property

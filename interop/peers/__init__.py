@@ -81,6 +81,12 @@ class _Table:
             raise self.error(key, "neither true nor false")
         return value
 
+    def number(self, key: str, default: int) -> int:
+        value = self.data.get(key, default)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise self.error(key, "not a number from 1 on")
+        return value
+
     def texts(self, key: str, default: Sequence[str] | None = None) -> tuple[str, ...]:
         """A list of texts, none of them empty."""
         value = self.data.get(key, default)
@@ -124,7 +130,9 @@ def _peer(path: Path, variant: str, common: Mapping[str, Any], own: _Table) -> P
     merged = _merged(common, own.data)
     expected = [*_Table(path, "", common).tables("expected"), *own.tables("expected")]
     table = _Table(path, own.place, merged)
-    table.only("title", "suite", "machine", "build", "roles", "rolling", "offers", "server", "client", "expected")
+    table.only(
+        "title", "suite", "machine", "build", "roles", "rolling", "storm", "offers", "server", "client", "expected"
+    )
     return Peer(
         name=f"{path.parent.name}-{variant}",
         title=f"{table.text('title')}, {_origin(table)}",
@@ -132,6 +140,7 @@ def _peer(path: Path, variant: str, common: Mapping[str, Any], own: _Table) -> P
         build=_build(table),
         roles=_roles(table),
         expected=tuple(_expectation(item) for item in expected),
+        storm=table.number("storm", Peer.storm),
         rolling=table.flag("rolling"),
     )
 
@@ -189,10 +198,12 @@ def _settings(table: _Table) -> dict[Setting, tuple[str, ...]]:
 
 def _expectation(table: _Table) -> Expectation:
     selectors = ("scenario", "role", "variant", "kex", "host_key", "cipher", "mac")
-    table.only("reason", "evidence", *selectors)
+    table.only("reason", "evidence", "sometimes", *selectors)
     if not any(key in table.data for key in selectors):
         raise table.error("", f"matches every case; say at least one of {', '.join(selectors)}")
     chosen = {key: table.text(key) for key in selectors if key in table.data}
     if "role" in chosen:
         table.member("role", Role, chosen["role"])
-    return Expectation(reason=table.text("reason"), evidence=table.text("evidence"), **chosen)
+    return Expectation(
+        reason=table.text("reason"), evidence=table.text("evidence"), sometimes=table.flag("sometimes"), **chosen
+    )

@@ -25,7 +25,6 @@ from .table import (
 __all__ = ("SCENARIOS", "Check", "ClientPeer", "Scenario", "ServerPeer", "Side", "Weight", "plan")
 
 SERVER, CLIENT = (Role.SERVER,), (Role.CLIENT,)
-STORM = 500  # key exchanges
 BYTES_BOTH_WAYS = frozenset({Ability.STDIN})
 
 SCENARIOS: tuple[Scenario, ...] = (
@@ -77,8 +76,8 @@ SCENARIOS: tuple[Scenario, ...] = (
         deadline=120.0,
         settings=its_rekey(common.REKEY_BYTES),
     ),
-    Scenario("kex-storm", by_role.kex_storm, hybrid(STORM), SERVER, weight=Weight.HEAVY, deadline=300.0),
-    Scenario("kex-storm", by_role.kex_storm, hybrid(STORM // 20), CLIENT, weight=Weight.HEAVY, deadline=300.0),
+    Scenario("kex-storm", by_role.kex_storm, hybrid(1), SERVER, weight=Weight.HEAVY, deadline=300.0),
+    Scenario("kex-storm", by_role.kex_storm, hybrid(20), CLIENT, weight=Weight.HEAVY, deadline=300.0),
     Scenario("tamper", tampering.tamper_server, tampering.tampered, SERVER, deadline=600.0),
     Scenario("tamper", tampering.tamper_client, tampering.tampered, CLIENT, deadline=600.0),
     Scenario(

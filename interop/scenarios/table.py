@@ -43,6 +43,7 @@ class Shared:
     aead: tuple[str, ...]
     suites: tuple[tuple[str, str], ...]  # ciphers with their MAC; "" for an AEAD
     full: bool
+    storm: int
 
     @property
     def few(self) -> tuple[tuple[str, str], ...]:
@@ -50,7 +51,7 @@ class Shared:
         return tuple({cipher: (cipher, mac) for cipher, mac in reversed(self.suites)}.values())[::-1]
 
 
-def shared(spec: RoleSpec, full: bool = False) -> Shared:
+def shared(spec: RoleSpec, full: bool = False, storm: int = Peer.storm) -> Shared:
     offers = spec.offers
     ciphers = [name for name in sshtransport.cipher_names() if name in offers.ciphers]
     macs = [name for name in sshtransport.mac_names() if name in offers.macs]
@@ -63,6 +64,7 @@ def shared(spec: RoleSpec, full: bool = False) -> Shared:
         aead,
         (*((name, "") for name in aead), *itertools.product(with_mac, macs)),
         full,
+        storm,
     )
 
 
@@ -97,7 +99,7 @@ def plan(peer: Peer, scenarios: Iterable[Scenario], roles: Iterable[Role], full:
         spec = peer.roles.get(role)
         if spec is None:
             continue
-        both = shared(spec, full)
+        both = shared(spec, full, peer.storm)
         cases += [
             Case(peer.name, role, scenario.name, **names)
             for scenario in scenarios
@@ -168,10 +170,10 @@ def alone(both: Shared) -> Iterable[Names]:
     return cases
 
 
-def hybrid(count: int) -> Callable[[Shared], Iterable[Names]]:
-    """So many key exchanges of the method that few have."""
+def hybrid(part: int) -> Callable[[Shared], Iterable[Names]]:
+    """Key exchanges of the method that few have: so many as the peer's data say, or a part of that."""
     name = "mlkem768x25519-sha256"
-    return lambda both: [{"variant": str(count), "kex": name}] if name in both.kex else []
+    return lambda both: [{"variant": str(both.storm // part), "kex": name}] if name in both.kex else []
 
 
 # --- what the peer is told -----------------------------------------------------------------------------

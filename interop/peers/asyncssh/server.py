@@ -87,7 +87,7 @@ async def main() -> None:
     options = {"encryption_algs": chosen.cipher, "mac_algs": chosen.mac, "kex_algs": chosen.kex}
     options |= {"signature_algs": chosen.host_key, "rekey_bytes": chosen.rekey}
     options = {name: value for name, value in options.items() if value is not None}
-    keys = [f"{FOLDER}/host_{name}" for name in host_keys(chosen.host_key)]
+    keys = [asyncssh.read_private_key(f"{FOLDER}/host_{name}") for name in host_keys(chosen.host_key)]
     serving: set[asyncio.Task[None]] = set()
     with socket.create_server((os.environ["INTEROP_HOST"], int(os.environ["INTEROP_PORT"]))) as listener:
         listener.setblocking(False)
@@ -98,8 +98,8 @@ async def main() -> None:
             task.add_done_callback(serving.discard)
 
 
-async def serve(sock: socket.socket, keys: list[str], options: dict[str, Any]) -> None:
-    """Keys are read for each connection: asyncssh notes in a key object how it shall sign, which others share."""
+async def serve(sock: socket.socket, keys: list[asyncssh.SSHKey], options: dict[str, Any]) -> None:
+    """``asyncssh.listen`` notes how a key shall sign in an object that its connections share; so each has its own."""
     with contextlib.suppress(OSError, asyncssh.Error):
         await asyncssh.run_server(
             sock,

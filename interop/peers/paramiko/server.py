@@ -78,6 +78,7 @@ def run(channel: paramiko.Channel, command: bytes) -> None:
     try:
         drain(child.stdout, channel.sendall)
         errors.join()
+        channel.shutdown_write()
         channel.send_exit_status(child.wait() % 256)
     except OSError:  # the client went away
         child.kill()
