@@ -23,10 +23,15 @@ def check_work(side: Side, done: Done, data: bytes) -> None:
     """WORK gave back its input, said oops and ended with 7; as far as the peer can tell."""
     if done.stdout != (data if side.can(Ability.STDIN) else b""):
         raise Check(f"{len(done.stdout)} bytes came back, not the {len(data)} that were sent: {done!r:.500}")
-    if side.can(Ability.STDERR) and done.stderr != b"oops\n":
+    if side.can(Ability.STDERR) and not said_only(side, done, b"oops\n"):
         raise Check(f"stderr: {done.stderr[:500]!r}")
     if side.can(Ability.EXIT_STATUS) and done.status != 7:
         raise Check(f"exit status {done.status}, not 7; stderr: {done.stderr[:500]!r}")
+
+
+def said_only(side: Side, done: Done, said: bytes) -> bool:
+    """A client may have words of its own before (new ssh warns of key exchanges that a quantum computer could break)."""
+    return done.stderr.endswith(said) if side.case.role is Role.CLIENT else done.stderr == said
 
 
 async def work(side: Side, session: Session, size: int = BLOCK) -> None:
@@ -63,7 +68,7 @@ async def command(side: Side) -> None:
         await work(side, session, 0)
         for status in (0, 1, 255) if side.can(Ability.EXIT_STATUS) else ():
             done = await session.run(exit_with(status))
-            if done != Done(status, b"", b""):
+            if (done.status, done.stdout) != (status, b"") or not said_only(side, done, b""):
                 raise Check(f"exit {status}: {done}")
 
 
