@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import contextlib
 import importlib
-import os
 import platform
 import signal
 import sys
@@ -114,6 +113,7 @@ def _list(options: argparse.Namespace) -> int:
 
 
 async def _run(options: argparse.Namespace) -> int:
+    _end_in_order()
     peers, cases = _choose(options)
     if options.record:
         keep_in(options.record)
@@ -172,9 +172,12 @@ def _loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
     return factory
 
 
-def _end_like_ctrl_c() -> None:
-    """SIGTERM removes what was started, too."""
-    signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+def _end_in_order() -> None:
+    """SIGTERM and Ctrl-C remove what was started; Ctrl-C also where the shell that started us had it ignored."""
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -182,13 +185,12 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         if options.what == "list":
             return _list(options)
-        _end_like_ctrl_c()
         with asyncio.Runner(loop_factory=_loop_factory(options.loop)) as runner:
             return runner.run(_run(options))
     except HarnessError as error:
         print(f"interop: {error}", file=sys.stderr)
         return UNUSABLE
-    except KeyboardInterrupt:
+    except asyncio.CancelledError:
         print("interop: interrupted", file=sys.stderr)
         return 128 + signal.SIGINT
 

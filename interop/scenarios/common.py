@@ -30,7 +30,7 @@ def check_work(side: Side, done: Done, data: bytes) -> None:
 
 
 def said_only(side: Side, done: Done, said: bytes) -> bool:
-    """A client may have words of its own before (new ssh warns of key exchanges that a quantum computer could break)."""
+    """A client may have words of its own before: new ssh warns of key exchanges that are not post-quantum."""
     return done.stderr.endswith(said) if side.case.role is Role.CLIENT else done.stderr == said
 
 
