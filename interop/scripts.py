@@ -160,7 +160,7 @@ class ServerScript(Script):
         super().__init__(core, rekey=rekey)
         self._key = key
         self._auth: ServerAuth | None = None
-        self.served = 0  # channels that came to their end
+        self.served = 0  # commands; some clients do not wait to close their channel
 
     def _begin(self) -> None:
         assert self.core.session_id is not None
@@ -216,8 +216,6 @@ class ServerScript(Script):
         channel.send_eof()
         channel.send_exit_status(0)
         channel.close()
-
-    def _closed(self, event: ChannelClosed) -> None:
         self.served += 1
 
     def _ended(self, event: Disconnected) -> None:
@@ -231,5 +229,4 @@ _SERVES: dict[type[ConnectionEvent], Callable[..., None]] = {
     ChannelRequestReceived: ServerScript._requested,
     ChannelReadable: ServerScript._readable,
     ChannelEOFReceived: ServerScript._at_eof,
-    ChannelClosed: ServerScript._closed,
 }

@@ -42,8 +42,8 @@ def recorded(both: Shared) -> Iterable[Names]:
 
 
 def what_it_needs(case: Case, spec: RoleSpec) -> Mapping[Setting, str]:
-    """The key exchange of the case, and a rekey after so little that a session of one KiB reaches it."""
-    rekey = {Setting.REKEY: "1000"} if case.variant == "rekey-theirs" else {}
+    """The key exchange of the case, and a rekey after so little that any session reaches it."""
+    rekey = {Setting.REKEY: "500"} if case.variant == "rekey-theirs" else {}
     return {**all_kex(case, spec), **rekey}
 
 
