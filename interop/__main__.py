@@ -42,7 +42,9 @@ def arguments() -> argparse.ArgumentParser:
     choice.add_argument("--full", action="store_true", help="every combination instead of every pair")
     run = commands.add_parser("run", parents=[choice], help="run the cases; exit status 0 when all is as it should be")
     run.add_argument("--report", type=Path, metavar="DIR", help="write index.html, junit.xml and results.json there")
-    run.add_argument("--record", type=Path, metavar="DIR", help="keep the sessions of the scenario transcript there")
+    run.add_argument(
+        "--record", type=Path, metavar="DIR", help="run the scenario transcript, and keep its sessions there"
+    )
     run.add_argument("--jobs", type=int, default=6, metavar="N", help="light cases at once (default 6)")
     run.add_argument("--ci", action="store_true", help="peers of a rolling release do not change the exit status")
     run.add_argument("--loop", choices=("asyncio", "uvloop"), default="asyncio", help="the event loop of our side")
@@ -59,6 +61,8 @@ def _choose(options: argparse.Namespace) -> tuple[list[Peer], list[Case]]:
     hosted = options.engine == "host"
     peers = load_peers()
     _check_names("peer", [*(options.peer or []), *options.exclude], {name for peer in peers for name in _names(peer)})
+    if getattr(options, "record", None) and not options.scenario:
+        options.scenario = ["transcript"]
     _check_names("scenario", options.scenario or [], {scenario.name for scenario in SCENARIOS})
     chosen = [
         peer
@@ -137,7 +141,7 @@ async def _run(options: argparse.Namespace) -> int:
     if options.report:
         write_reports(options.report, results, facts)
         print(f"report: {options.report / 'index.html'}")
-    return FAILED if any(_counts(result, peers, options.ci) for result in results) else 0
+    return FAILED if any(fails(result, peers, options.ci) for result in results) else 0
 
 
 @contextlib.asynccontextmanager
@@ -156,7 +160,7 @@ async def _facts(engine: Engine, peers: Sequence[Peer]) -> dict[str, str]:
     return facts | {peer.name: version for peer, version in zip(peers, versions, strict=True)}
 
 
-def _counts(result: Result, peers: Sequence[Peer], ci: bool) -> bool:
+def fails(result: Result, peers: Sequence[Peer], ci: bool) -> bool:
     """Whether a result makes the run fail."""
     rolling = {peer.name for peer in peers if peer.rolling}
     return result.outcome in BAD and not (ci and result.case.peer in rolling)
