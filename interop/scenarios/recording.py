@@ -102,7 +102,8 @@ def _check(side: Side, transcript: Transcript) -> None:
         {"kex": case.kex, "host_key": case.host_key, "cipher": case.cipher, "mac": case.mac}
         | {"rekeys": str(transcript.rekeys), "steps": str(len(transcript.steps))}
     )
-    if case.variant and not transcript.rekeys:
+    # Whether a peer rekeys when told to is judged by the scenario rekey: here a session can be over before.
+    if case.variant == "rekey-ours" and not transcript.rekeys:
         raise Check("there was no rekey")
     if _folder is not None:
         transcript.save(_folder / file_name(case))
