@@ -77,9 +77,9 @@ SCENARIOS: tuple[Scenario, ...] = (
         settings=its_rekey(common.REKEY_BYTES),
     ),
     Scenario("kex-storm", by_role.kex_storm, hybrid(1), SERVER, weight=Weight.HEAVY, deadline=300.0),
-    Scenario("kex-storm", by_role.kex_storm, hybrid(20), CLIENT, weight=Weight.HEAVY, deadline=300.0),
+    Scenario("kex-storm", by_role.kex_storm, hybrid(50), CLIENT, weight=Weight.HEAVY, deadline=300.0),
     Scenario("tamper", tampering.tamper_server, tampering.tampered, SERVER, deadline=600.0),
-    Scenario("tamper", tampering.tamper_client, tampering.tampered, CLIENT, deadline=600.0),
+    Scenario("tamper", tampering.tamper_client, tampering.tampered_in_turns, CLIENT, deadline=600.0),
     Scenario(
         "transcript",
         recording.record_with_server,

@@ -21,7 +21,7 @@ from .commands import ECHO, counted, exit_with, source
 from .sides import Check, ClientPeer, ServerPeer, Side, key_at
 from .table import Names, Shared
 
-__all__ = ("tamper_client", "tamper_server", "tampered")
+__all__ = ("tamper_client", "tamper_server", "tampered", "tampered_in_turns")
 
 SIZE = 3000  # bytes of the session's data: a few packets
 SERVER_FLIPS, CLIENT_FLIPS = 12, 3  # of a case; a client is a process each time
@@ -37,6 +37,12 @@ def tampered(both: Shared) -> Iterable[Names]:
     return [
         {"variant": direction + rest, "cipher": cipher, "mac": mac} for cipher, mac in suites for direction in Direction
     ]
+
+
+def tampered_in_turns(both: Shared) -> Iterable[Names]:
+    """Each cipher once, the sides in turns: a client is a process for each flip. With ``full`` as above."""
+    cases = list(tampered(both))
+    return cases if both.full else [case for n, case in enumerate(cases) if n // 2 % 2 == n % 2]
 
 
 Attack = Callable[[Flip | None], Awaitable[tuple[Ending, Tamper]]]
