@@ -284,7 +284,15 @@ class ContainerEngine:
         """A container for the block; its name is known before it is there, so that nothing can be left behind."""
         name, folder = self._new_name(), self._credentials.folder.resolve()
         try:
-            await run(*run_command(self.name, self._mark, name, self._image(peer), folder, options, command))
+            words = run_command(self.name, self._mark, name, self._image(peer), folder, options, command)
+            for more in (True, True, False):
+                try:
+                    await run(*words)
+                    break
+                except HarnessError as error:
+                    if not more or "address already in use" not in str(error):
+                        raise
+                    await self._remove(name)  # somebody took the port between its choice and its use
             yield name
         finally:
             await self._remove(name)
