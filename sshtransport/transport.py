@@ -296,8 +296,8 @@ class SSHTransport(Readings):
         Raises:
             LocalError: before login, in a rekey and after the end; or the payload does not fit a packet.
         """
-        if self._departure[head[0]] != _SEND:
-            raise LocalError(f"no data can be sent during {self.phase}")
+        if not head or self._departure[head[0]] != _SEND:
+            raise LocalError(f"no data can be sent during {self.phase}" if head else "a payload has at least a number")
         self._writer.write(head, data)
         self._check_write_limits()
 

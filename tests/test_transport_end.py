@@ -296,6 +296,7 @@ def test_local_errors_change_nothing(point: Point, role: str) -> None:
         *(lambda number=number: end.send(bytes([number])) for number in (0, 1, 7, 8, 20, 21, 30, 49, 79)),
         lambda: end.send_data(b"\x5e", bytes(PAYLOAD_SEND_MAX)),
         lambda: end.send_data(b"\x14", b"no data message"),
+        lambda: end.send_data(b"", b"no number"),
         end.accept_host_key,
         end.reject_host_key,
         lambda: end.disconnect(-1),

@@ -141,6 +141,9 @@ class ServerLogin:
             self._give(event, answer)
             return True
         self._task = self._connection.spawn(self._wait(event, answer))
+        if inspect.iscoroutine(answer):
+            # The task may be cancelled before its first step, and then nobody has awaited this one.
+            self._task.add_done_callback(lambda _: answer.close())
         return False
 
     def _ask_authenticator(self, event: AuthEvent) -> object:

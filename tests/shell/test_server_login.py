@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -312,3 +313,20 @@ async def test_no_proof_is_no_login() -> None:
         with pytest.raises(AuthenticationFailed) as caught:
             await client(server, password=None)
         assert caught.value.remaining == ("password",)
+
+
+async def test_a_check_that_was_never_started_does_not_complain() -> None:
+    """The connection ends in the very turn that gives the check: its task is cancelled before its first step."""
+
+    class Hasty:
+        def check_password(self, username: str, password: str, info: AuthInfo) -> Any:
+            info.connection.link.loop.call_soon(info.connection.abort)  # stands before the check's first step
+            return self._check()
+
+        async def _check(self) -> bool:
+            raise AssertionError("not to be started")
+
+    async with serving(whoami, authenticator=Hasty()) as server:
+        with pytest.raises(ConnectionLost):
+            await client(server)
+    gc.collect()  # a coroutine that was never awaited says so now, and that fails the test
