@@ -35,6 +35,7 @@ from .ciphers import (
     register_cipher,
     register_mac,
 )
+from .ciphers.speed import ciphers_by_speed
 from .config import TransportConfig
 from .connection import PtyRequest
 from .errors import (
@@ -141,6 +142,7 @@ __all__ = (
     "accept_new",
     "cipher_names",
     "cipher_status",
+    "ciphers_by_speed",
     "connect",
     "get_cipher",
     "get_mac",

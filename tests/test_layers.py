@@ -23,6 +23,7 @@ def test_names_and_floors() -> None:
     assert module_name("sshtransport/kex/dh.py") == "kex.dh"
     assert floor_of("ciphers.base") == 2
     assert floor_of("ciphers.aesgcm") == floor_of("ciphers") == 3
+    assert floor_of("ciphers.speed") == 8
     assert floor_of("attic") is None
 
 
