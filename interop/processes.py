@@ -12,6 +12,7 @@ from pathlib import Path
 from interop.model import HarnessError
 
 END_TIMEOUT = 10.0  # from SIGTERM to SIGKILL
+KILL_TIMEOUT = 5.0  # for an engine's help with a kill: Docker can wait for output that nobody reads
 STREAM_LIMIT = 2**20
 
 
@@ -57,7 +58,9 @@ async def end(process: asyncio.subprocess.Process) -> None:
 class ChildProgram:
     """A ``model.Program``: a child process with pipes, and a way to kill what it stands for."""
 
-    def __init__(self, process: asyncio.subprocess.Process, kill: Callable[[], Awaitable[None]] | None = None) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process, kill: Callable[[], Awaitable[object]] | None = None
+    ) -> None:
         assert process.stdin and process.stdout and process.stderr
         self.stdin = process.stdin
         self.stdout = process.stdout
@@ -70,7 +73,7 @@ class ChildProgram:
         cls,
         command: Sequence[str],
         *,
-        kill: Callable[[], Awaitable[None]] | None = None,
+        kill: Callable[[], Awaitable[object]] | None = None,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
     ) -> ChildProgram:

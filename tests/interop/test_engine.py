@@ -338,3 +338,11 @@ def test_who_may_raise_limits(tmp_path: Path, line: str, may: bool) -> None:
 
 def test_without_proc_everybody_may(tmp_path: Path) -> None:
     assert may_raise_limits(tmp_path / "status")
+
+
+async def test_a_kill_without_the_engines_help_is_a_kill_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interop.processes.KILL_TIMEOUT", 0.01)
+    program = await ChildProgram.start(["cat"], kill=lambda: asyncio.Event().wait())
+    await program.kill()
+    assert await program.wait() == -9
+    await program.close()
