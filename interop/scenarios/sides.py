@@ -58,6 +58,7 @@ KEX_NAMES = sshtransport.TransportConfig().offered_kex("client")
 SERVICE_REQUEST, SERVICE_ACCEPT = 5, 6
 USERAUTH = b"\x00\x00\x00\x0cssh-userauth"
 GOOD = Network()
+AWAKE = 2.0  # seconds
 LIMITS = sshtransport.ServerLimits(max_startups_per_address=100)  # every client here has the same one
 
 
@@ -346,6 +347,23 @@ class OurServer:
     arrived: asyncio.Event  # there is one
 
 
+async def keep_awake(server: sshtransport.Server) -> None:
+    """A sign of life now and then, as sshd's ClientAliveInterval gives it.
+
+    dbclient (2022.83: 7 of 300 times) overlooks that its last channel is closed, and looks again only when
+    something comes.
+    """
+
+    async def ping(conn: sshtransport.ServerConnection) -> None:
+        with contextlib.suppress(sshtransport.SSHError, TimeoutError):
+            async with asyncio.timeout(AWAKE):
+                await conn.ping()
+
+    while True:
+        await asyncio.sleep(AWAKE)
+        await asyncio.gather(*map(ping, server.connections))
+
+
 class _ManyConnections(Session):
     def __init__(self, ours: OurServer, start: Callable[[str], Any]) -> None:
         self._ours = ours
@@ -399,6 +417,8 @@ class ClientPeer(Side):
                 limits=LIMITS,
             )
             await stack.enter_async_context(server)
+            waking = asyncio.create_task(keep_awake(server))
+            stack.callback(waking.cancel)
             port = server.port
             if network != GOOD:
                 port = await stack.enter_async_context(bad_network(HOST, port, network))
