@@ -96,15 +96,15 @@ class ChildProgram:
         if self._process.returncode is not None:
             return
         if self._kill is not None:
-            await self._kill()
-        self._transport.close()  # kills; and closes the pipes, for whose end wait() waits, read or not
-        await self._process.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(KILL_TIMEOUT):
+                    await self._kill()
+        await self.close()
 
     async def close(self) -> None:
-        """Kill it if it still runs, and close its pipes, read or not."""
-        await self.kill()
-        self.stdin.close()
-        self._transport.close()
+        """Kill the child if it still runs, and close its pipes. What it stands for in a container ends with that."""
+        self._transport.close()  # kills; and closes the pipes, for whose end wait() waits, read or not
+        await self._process.wait()
 
     @property
     def _transport(self) -> asyncio.SubprocessTransport:
