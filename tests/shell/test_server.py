@@ -390,6 +390,16 @@ async def test_the_loop_sees_no_error_from_garbage() -> None:
             await writer.wait_closed()
 
 
+async def listening(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection to that port, as soon as somebody listens there: ssh runs its command without waiting for a -R."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                return await asyncio.open_connection(HOST, port)
+            except ConnectionRefusedError:
+                await asyncio.sleep(0.02)
+
+
 @pytest.mark.sshd
 async def test_ssh_with_rekeys_and_forwards(tmp_path: Path) -> None:
     started = asyncio.Event()
@@ -428,7 +438,7 @@ async def test_ssh_with_rekeys_and_forwards(tmp_path: Path) -> None:
         async with ssh_process(server.port, "x", **options) as ssh:
             await started.wait()
             for port in ports:
-                reader, writer = await asyncio.open_connection(HOST, port)
+                reader, writer = await listening(port)
                 writer.write(b"word\n" * 10_000)
                 writer.write_eof()
                 assert await reader.read() == b"WORD\n" * 10_000
