@@ -106,7 +106,7 @@ async def test_stops_with_all_that_runs_below(tmp_path: Path) -> None:
     pid = int(pid_file.read_text())
     if os.path.isdir("/proc/self"):  # killed: it may still get to hear of it, and wait for whoever inherited it
         async with asyncio.timeout(10):
-            while process_state(pid) not in ("gone", "Z"):
+            while process_state(pid) not in ("gone", "Z"):  # noqa: ASYNC110  # of a process there is no Event
                 await asyncio.sleep(0.01)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((sshd.host, sshd.port))
