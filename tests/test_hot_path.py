@@ -388,5 +388,5 @@ def test_nothing_stays_behind() -> None:
 
     rounds(5)
     with measured() as memory:
-        rounds(40)
-    assert memory.kept <= 2048  # padding in stock, or not
+        rounds(100)
+    assert memory.kept <= 4096  # two pools of padding, and what was there last; an object a packet would be 20 KiB

@@ -58,8 +58,9 @@ class Memory:
 
 @contextmanager
 def measured() -> Iterator[Memory]:
-    """The memory of the block."""
-    memory = Memory()
+    """The memory of the block; that of a tracer (coverage) is none of it."""
+    memory, tracer = Memory(), sys.gettrace()
+    sys.settrace(None)
     gc.collect()
     tracemalloc.start()
     try:
@@ -69,3 +70,4 @@ def measured() -> Iterator[Memory]:
         memory.peak, memory.kept = peak - before, now - before
     finally:
         tracemalloc.stop()
+        sys.settrace(tracer)
