@@ -228,9 +228,8 @@ async def session() -> AsyncIterator[Session]:
     async with serving(handler) as server, client(server) as connection, connection.create_process("x") as process:
         (accepted,) = server.connections
         links = connection.link, accepted.link
-        for _ in range(10):  # the last words of the login
-            await asyncio.sleep(0.001)
         made = Session(links, process, await there.get())
+        await connection.ping()  # behind all that was still under way
         real = [link.transport for link in links]
         moderators = [link._moderator for link in links]
         for link, wire in zip(links, made.wires, strict=True):
