@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interop import setup
+from interop.entering import NAMED, Entrance, entrance, variables
 from interop.host import HostEngine
 from interop.model import (
     MOUNT,
@@ -157,12 +158,8 @@ def run_command(
 ) -> list[str]:
     """A container in the background that everybody can tell is this run's, with the credentials inside."""
     mount = f"{folder}:{MOUNT}:ro,z"
-    label = f"{PREFIX}={mark.label}"
-    return [cli, "run", "--detach", "--name", name, "--label", label, "--volume", mount, *options, image, *command]
-
-
-def variables(values: Mapping[str, str]) -> list[str]:
-    return [word for name, value in values.items() for word in ("--env", f"{name}={value}")]
+    known = ["--name", name, "--label", f"{PREFIX}={mark.label}", *variables({NAMED: name})]
+    return [cli, "run", "--detach", *known, "--volume", mount, *options, image, *command]
 
 
 class ContainerEngine:
@@ -273,7 +270,7 @@ class ContainerEngine:
     async def client(self, peer: Peer) -> AsyncIterator[PeerClient]:
         async with self.container(peer, ["--network", "host"], ["sleep", "infinity"]) as name:
             await run(self.name, "exec", *variables({"INTEROP_FOLDER": MOUNT}), name, *PREPARE)
-            client = _ContainerClient(self.name, name, peer, self._credentials)
+            client = _ContainerClient(await entrance(self.name, name), peer, self._credentials)
             try:
                 yield client
             finally:
@@ -355,9 +352,6 @@ async def _log(cli: str, name: str) -> str:
 
 PREPARE = ("sh", "-c", "test ! -e prepare || ./prepare")
 
-# A program in a container is killed by its number there: killing the engine's front end would leave it running.
-RECORDED = ("sh", "-c", 'echo $$ > "$0"; exec "$@"')
-
 
 @dataclass(frozen=True)
 class _ContainerServer:
@@ -374,24 +368,15 @@ class _ContainerServer:
 class _ContainerClient:
     """A sleeping container in which the client is started again and again."""
 
-    def __init__(self, cli: str, container: str, peer: Peer, credentials: Credentials) -> None:
-        self._cli = cli
-        self._container = container
+    def __init__(self, entrance: Entrance, peer: Peer, credentials: Credentials) -> None:
+        self._entrance = entrance
         self._peer = peer
         self._credentials = credentials
-        self._numbers = itertools.count(1)
         self._programs: list[ChildProgram] = []
 
     async def start(self, command: str, target: Target) -> Program:
         values = client_variables(self._credentials, MOUNT, "127.0.0.1", USERNAME, command, target)
-        words = arguments(self._peer, Role.CLIENT, target.settings)
-        pid_file = f"/tmp/pid-{next(self._numbers)}"
-
-        async def kill() -> None:
-            await run(self._cli, "exec", self._container, "sh", "-c", f"kill -KILL $(cat {pid_file})", check=False)
-
-        front = [self._cli, "exec", "--interactive", *variables(values), self._container, *RECORDED, pid_file, *words]
-        program = await ChildProgram.start(front, kill=kill)
+        program = await self._entrance.start(arguments(self._peer, Role.CLIENT, target.settings), values)
         self._programs.append(program)
         return program
 

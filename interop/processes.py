@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import shlex
+import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -102,9 +103,22 @@ class ChildProgram:
         await self.close()
 
     async def close(self) -> None:
-        """Kill the child if it still runs, and close its pipes. What it stands for in a container ends with that."""
-        self._transport.close()  # kills; and closes the pipes, for whose end wait() waits, read or not
+        """Kill the child and its own children if it still runs, and close its pipes.
+
+        First the signal: at the end of its pipes it would end by itself. And nobody but the loop may ask for its
+        status before it has ended, as the transport's close() does: the loop would then never learn it.
+        """
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)  # it leads a session of its own
+        for number in range(3):  # wait() waits for their end, read or not
+            pipe = self._transport.get_pipe_transport(number)
+            if isinstance(pipe, asyncio.WriteTransport):
+                pipe.abort()
+            elif pipe is not None:
+                pipe.close()
         await self._process.wait()
+        self._transport.close()
 
     @property
     def _transport(self) -> asyncio.SubprocessTransport:

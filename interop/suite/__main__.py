@@ -19,7 +19,8 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from interop.engine import ContainerEngine, open_engine, variables
+from interop.engine import ContainerEngine, open_engine
+from interop.entering import variables
 from interop.model import Credentials, HarnessError, Peer
 from interop.processes import end, run
 
