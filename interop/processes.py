@@ -113,9 +113,7 @@ class ChildProgram:
                 os.killpg(self._process.pid, signal.SIGKILL)  # it leads a session of its own
         for number in range(3):  # wait() waits for their end, read or not
             pipe = self._transport.get_pipe_transport(number)
-            if isinstance(pipe, asyncio.WriteTransport):
-                pipe.abort()
-            elif pipe is not None:
+            if pipe is not None and not pipe.is_closing():
                 pipe.close()
         await self._process.wait()
         self._transport.close()
