@@ -1,11 +1,20 @@
-"""A bad network between two ends: pieces of one byte, a delay, little bandwidth. A TCP proxy of this process."""
+"""A bad network between two ends: pieces of one byte, a delay, little bandwidth.
+
+A TCP proxy in a process of its own: in the harness a byte would take a turn of a busy loop, and 64 KiB of them minutes.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import sys
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from interop.model import HarnessError
+from interop.processes import ChildProgram
 
 __all__ = ("Network", "bad_network")
 
@@ -18,6 +27,7 @@ class Network:
     """What happens to each direction. The default is a good one."""
 
     single_bytes: int = 0  # so many bytes at the beginning go one by one
+    gap: float = 0.0  # seconds between those
     delay: float = 0.0  # seconds on the way
     rate: float = 0.0  # bytes a second; 0: as many as there are
 
@@ -25,6 +35,19 @@ class Network:
 @contextlib.asynccontextmanager
 async def bad_network(host: str, port: int, network: Network) -> AsyncIterator[int]:
     """A loopback port that leads there, through ``network``."""
+    words = [sys.executable, "-m", "interop.network", host, str(port), json.dumps(asdict(network))]
+    proxy = await ChildProgram.start(words, cwd=Path(__file__).parents[1])
+    try:
+        line = await proxy.stdout.readline()
+        if not line:
+            raise HarnessError(f"the proxy did not start: {(await proxy.stderr.read()).decode(errors='replace')}")
+        yield int(line)
+    finally:
+        await proxy.close()
+
+
+async def _serve(host: str, port: int, network: Network) -> None:
+    """What the proxy's process does: tell the port, and go on until its standard input ends."""
     tasks: set[asyncio.Task[None]] = set()
 
     def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -33,14 +56,8 @@ async def bad_network(host: str, port: int, network: Network) -> AsyncIterator[i
         task.add_done_callback(tasks.discard)
 
     server = await asyncio.start_server(connected, "127.0.0.1", 0)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await server.wait_closed()
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await asyncio.to_thread(sys.stdin.read)
 
 
 async def _relay(
@@ -95,10 +112,13 @@ class _Direction:
             for offset in range(min(singles, len(data))):
                 self._writer.write(data[offset : offset + 1])
                 await self._writer.drain()
-                for _ in range(2):  # turns in which a reader can see it alone
-                    await asyncio.sleep(0)
+                await asyncio.sleep(self._network.gap)
             self._writer.write(data[singles:])
             await self._writer.drain()
             singles = max(0, singles - len(data))
             if self._network.rate:
                 await asyncio.sleep(len(data) / self._network.rate)
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(sys.argv[1], int(sys.argv[2]), Network(**json.loads(sys.argv[3]))))
