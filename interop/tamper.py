@@ -56,6 +56,7 @@ __all__ = (
 HOST = "127.0.0.1"
 _IDLE = 0.25  # seconds without a byte in either direction, after which the receiver gets what it waits for
 _FILLER = 300_000  # bytes; OpenSSH takes packets of 256 KiB, nobody takes larger ones
+_PATIENCE = 4.0  # seconds for the receiver to find that what came is not what it waits for
 _END = 10.0  # seconds in which every session has to be over, one way or the other
 _PIECE = 65_536
 _TRIES, _PAUSE = 20, 0.2  # for a server that closes before it has said who it is
@@ -75,6 +76,7 @@ class Ending(StrEnum):
     LENGTH = "length"  # our side says so
     DISCONNECTED = "peer disconnected"  # its DISCONNECT came
     CLOSED = "peer closed"
+    DEADLINE = "peer waited for more"  # than any packet holds, and was cut off by us
     BEYOND = "beyond the end"  # the session was over before that offset came
 
 
@@ -148,6 +150,7 @@ class Tamper:
         self.port = 0
         self._flipped = asyncio.Event()
         self.filled = False  # the receiver waited for more, and got it
+        self.cut = False  # and it was not enough
         self.accepts_at_most = -1  # bytes of packets before the flipped byte, the clear ones among them
         self._opened = opened
         self._sides = {direction: _Side() for direction in Direction}
@@ -235,6 +238,10 @@ class Tamper:
             for _ in range(0, _FILLER, 10_000):
                 writer.write(os.urandom(10_000))
                 await writer.drain()
+        await asyncio.sleep(_PATIENCE)
+        self.cut = True  # asyncssh takes a packet_length of 4 MiB and more for one
+        server.transport.abort()
+        client.transport.abort()
 
 
 @contextlib.asynccontextmanager
@@ -403,7 +410,7 @@ def _judge_peer(lost: SSHError | None, tamper: Tamper) -> Ending:
     if isinstance(cause, PeerDisconnected):
         return Ending.DISCONNECTED
     if isinstance(cause, ConnectionLost):
-        return Ending.CLOSED
+        return Ending.DEADLINE if tamper.cut else Ending.CLOSED
     raise Violation(f"{tamper.flip}: our side ended with {cause!r}") from lost
 
 

@@ -106,6 +106,16 @@ async def test_who_waits_for_a_longer_packet_gets_it(direction: Direction, monke
     assert ending in (Ending.INTEGRITY, Ending.DISCONNECTED, Ending.CLOSED)
 
 
+async def test_a_peer_without_a_bound_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that takes a length of 4 MiB for one waits on, whatever comes."""
+    monkeypatch.setattr("interop.tamper._IDLE", 0.02)
+    monkeypatch.setattr("interop.tamper._PATIENCE", 0.1)
+    monkeypatch.setattr("sshtransport.packets.PACKET_LENGTH_MAX_EARLY", 2**31)
+    async with serving(echo) as server:
+        ending, tamper = await attack(server, Flip(Direction.TO_SERVER, 1, 6), GCM, None)
+    assert (ending, tamper.cut) == (Ending.DEADLINE, True)
+
+
 class OurProgram:
     """Our own client as if it were a peer's program; ``blind``: one that reports success whatever happens."""
 
