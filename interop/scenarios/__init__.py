@@ -42,7 +42,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario("empty-macs", common.empty_macs, needs=frozenset({Ability.EMPTY_MACS})),
     Scenario("login", common.login, logins),
     Scenario("command", common.command),
-    Scenario("commands", common.commands, deadline=120.0),
+    Scenario("commands", common.commands, deadline=240.0),
     Scenario("channels", by_role.channels, roles=SERVER, needs=frozenset({Ability.CHANNELS})),
     Scenario(
         "half-close",
