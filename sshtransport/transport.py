@@ -298,8 +298,11 @@ class SSHTransport(Readings):
         """
         if not head or self._departure[head[0]] != _SEND:
             raise LocalError(f"no data can be sent during {self.phase}" if head else "a payload has at least a number")
-        self._writer.write(head, data)
-        self._check_write_limits()
+        writer = self._writer
+        writer.write(head, data)
+        packets, total = self._keying.write_limits
+        if writer.total >= total or writer.packets >= packets:
+            self._check_write_limits()
 
     def data_to_send(self) -> bytes:
         """Bytes for the wire; empty when there are none."""

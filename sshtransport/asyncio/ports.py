@@ -116,7 +116,8 @@ class ChannelPort:
             raise LocalError("another coroutine is reading from this stream already")
         link = self.connection.link
         waiter = self._readers[stream] = link.loop.create_future()
-        link.flush_now()  # an answer may depend on what was just written
+        if link.flush_handle is not None:
+            link.flush_now()  # an answer may depend on what was just written
         try:
             await waiter
         finally:

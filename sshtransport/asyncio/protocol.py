@@ -76,7 +76,7 @@ class Link(asyncio.BufferedProtocol):
         self._last_received = self.loop.time()
         self._seen = -1  # the core's ``transitions`` that were attended to
         self._closed: asyncio.Future[None] = loop.create_future()
-        self._flush_handle: asyncio.Handle | None = None
+        self.flush_handle: asyncio.Handle | None = None
         self._rekey_timer: asyncio.TimerHandle | None = None
         self._deadline_timer: asyncio.TimerHandle | None = None
         self._close_timer: asyncio.TimerHandle | None = None
@@ -242,17 +242,17 @@ class Link(asyncio.BufferedProtocol):
 
     def flush_soon(self) -> None:
         """Flush in this turn of the loop, after what else it does: small writes leave together."""
-        if self._flush_handle is None:
-            self._flush_handle = self.loop.call_soon(self._flush_later)
+        if self.flush_handle is None:
+            self.flush_handle = self.loop.call_soon(self._flush_later)
 
     def flush_now(self) -> None:
         """Flush what ``flush_soon`` would: before a coroutine goes to sleep, half a turn earlier."""
-        if self._flush_handle is not None:
-            self._flush_handle.cancel()
+        if self.flush_handle is not None:
+            self.flush_handle.cancel()
             self._flush_later()
 
     def _flush_later(self) -> None:
-        self._flush_handle = None
+        self.flush_handle = None
         self._fresh = True
         self.settle()
 

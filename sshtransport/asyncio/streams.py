@@ -95,6 +95,12 @@ class SSHReader(Generic[_Text]):
         """
         if n < 0:
             raise LocalError("readexactly size must not be negative")
+        if n and not self._left:
+            # Mostly it is all there at once, or comes in one piece.
+            first: Any = self._ready(n) or await self._more(n)
+            if len(first) == n:
+                return first  # type: ignore[no-any-return]  # a cast is a call
+            self._left = first
         parts = await self._gather(n)
         data = parts[0] if len(parts) == 1 else self._empty.join(parts)
         if len(data) < n:

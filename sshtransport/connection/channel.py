@@ -225,6 +225,9 @@ class Channel:
         size = len(view)
         sent = 0
         if not self._out and not self._shared.pending:
+            if 0 < size <= self._send_window and size <= self._packet_limit and self._shared.sink.can_send_data:
+                self._send_piece(stream, view, size)
+                return
             sent = self._send_now(view, size, stream)
         if sent < size:
             self._out.add(stream, memoryview(view)[sent:] if sent else view)
