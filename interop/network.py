@@ -19,7 +19,6 @@ from interop.processes import ChildProgram
 __all__ = ("Network", "bad_network")
 
 _CHUNK = 16384
-_WAITING_MAX = 64  # pieces on their way in one direction: a full pipe is not read from
 
 
 @dataclass(frozen=True)
@@ -30,6 +29,7 @@ class Network:
     gap: float = 0.0  # seconds between those
     delay: float = 0.0  # seconds on the way
     rate: float = 0.0  # bytes a second; 0: as many as there are
+    waiting: int = 64  # pieces on their way: a full pipe is not read from
 
 
 @contextlib.asynccontextmanager
@@ -86,7 +86,7 @@ class _Direction:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, network: Network) -> None:
         self._reader, self._writer, self._network = reader, writer, network
-        self._pieces: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_WAITING_MAX)
+        self._pieces: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(network.waiting)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:

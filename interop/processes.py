@@ -17,7 +17,9 @@ KILL_TIMEOUT = 5.0  # for an engine's help with a kill: Docker can wait for outp
 STREAM_LIMIT = 2**20
 
 
-async def run(*command: str, stdin: int = asyncio.subprocess.DEVNULL, check: bool = True) -> tuple[int, str]:
+async def run(
+    *command: str, stdin: int = asyncio.subprocess.DEVNULL, check: bool = True, cwd: Path | None = None
+) -> tuple[int, str]:
     """Run to the end: exit status and what it wrote, stderr among stdout. HarnessError with that, if it failed.
 
     In a session of its own, so that Ctrl-C reaches this process alone, which then ends the others in order.
@@ -27,6 +29,7 @@ async def run(*command: str, stdin: int = asyncio.subprocess.DEVNULL, check: boo
         stdin=stdin,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
+        cwd=cwd,
         start_new_session=True,
     )
     try:

@@ -320,6 +320,10 @@ class Sshd:
     ) -> None:
         await asyncio.to_thread(self.stop)
 
+    def sessions(self) -> list[int]:
+        """The processes below it: its own for each connection, and what those have started."""
+        return [] if self._process is None else _descendants(self._process.pid)
+
     # --- its log
 
     @property
