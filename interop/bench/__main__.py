@@ -137,7 +137,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m interop.bench", description=(interop.bench.__doc__ or "").partition("\n")[0]
     )
-    parser.add_argument("--quick", action="store_true", help="a look: 256 MiB, one round, less of the rest")
+    parser.add_argument("--quick", action="store_true", help="a look: 128 MiB, one round, less of the rest")
     parser.add_argument("--mib", type=int, default=1024, help="MiB a transfer (default 1024)")
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each peer (default 3)")
     parser.add_argument("--count", type=int, default=100, help="connects, and tenths of the echoes (default 100)")
@@ -148,7 +148,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     scale = Scale(options.mib, options.count, options.rounds, options.quick)
     if options.quick:
-        scale = replace(scale, mib=min(scale.mib, 256), count=min(scale.count, 30), rounds=1)
+        scale = replace(scale, mib=min(scale.mib, 128), count=min(scale.count, 30), rounds=1)
     if min(scale.mib, scale.count, scale.rounds) < 1:
         parser.error("less than one is nothing to measure")
     if options.plot and importlib.util.find_spec("matplotlib") is None:

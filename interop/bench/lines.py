@@ -124,7 +124,7 @@ LINES = (
         "import",
         ("sshtransport", "asyncssh", "paramiko"),
         {"asyncssh": 0.50},
-        count=lambda scale: 5 if scale.quick else 10,
+        count=lambda scale: 3 if scale.quick else 10,
         server="",
     ),
     Line(
@@ -133,7 +133,7 @@ LINES = (
         (*WITH_SSH, LIMIT),
         {LIMIT: 1 / 0.8},
         metric="wall",
-        mib=lambda scale: 16 if scale.quick else 64,
+        mib=lambda scale: 32 if scale.quick else 64,
         server="far sshd",
     ),
 )

@@ -9,14 +9,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Coroutine
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from interop.processes import run as run_program
 
-from . import blocking, programs, servers, streams
+from . import blocking, streams
 from .jobs import Job, Measured
 
 TIMEOUT = 600.0  # seconds, for one measurement
@@ -47,19 +45,18 @@ def run(peer: str, work: str, job: Job) -> Measured:
     """Do it here and now."""
     if work == "import":
         return imports(peer, job)
-    if peer == "ssh":
-        return programs.ssh(work, job)
-    if peer == "node-ssh2":
-        return programs.node(work, job)
     if peer in blocking.CLIENTS:
         return blocking.client(blocking.CLIENTS[peer], work, job)
-    doing: Coroutine[Any, Any, Measured]
-    if peer == "sshd":
-        doing = servers.sshd(work, job)
-    elif work in servers.WORKS:
-        doing = servers.WORKS[work](servers.STARTS[peer], work, job)
-    else:
+    if peer in ("ssh", "node-ssh2"):
+        from . import programs  # brings pytest along, which takes longer than many a measurement
+
+        return programs.ssh(work, job) if peer == "ssh" else programs.node(work, job)
+    if peer in CONNECTS and (work in streams.ON_A_CONNECTION or work in streams.WITH_CONNECTIONS):
         doing = streams.client(CONNECTS[peer], work, job)
+    else:
+        from . import servers
+
+        doing = servers.sshd(work, job) if peer == "sshd" else servers.WORKS[work](servers.STARTS[peer], work, job)
     if peer.endswith("+uvloop"):
         import uvloop
 

@@ -249,15 +249,13 @@ class Sshd:
         keys_file.write_text("".join(f"{line}\n" for line in self._authorized_keys))
         self._options.setdefault("authorizedkeysfile", str(keys_file))
         _make_privsep_folder()
+        publics = [Path(f"{path}.pub").read_text().strip() for path in self.host_keys]
         deadline = time.monotonic() + START_TIMEOUT
         while not self._try_start(deadline):
             if "Address already in use" not in self.log or time.monotonic() > deadline:
                 raise RuntimeError(f"sshd did not start:\n{self.log}")
-        self.known_hosts = write_known_hosts(self.directory / "known_hosts", self.port, self._host_publics())
+        self.known_hosts = write_known_hosts(self.directory / "known_hosts", self.port, publics)
         return self
-
-    def _host_publics(self) -> list[str]:
-        return [Path(f"{path}.pub").read_text().strip() for path in self.host_keys]
 
     def _try_start(self, deadline: float) -> bool:
         self.port = free_port()
