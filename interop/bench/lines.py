@@ -107,7 +107,7 @@ LINES = (
     _transfer("server: upload, chacha20-poly1305", "serve upload", CHACHA, SERVERS, asyncssh=0.50),
     Line("64-byte echo round trip", "echo", CLIENTS, {"asyncssh": 0.40}, count=lambda scale: 10 * scale.count),
     Line("1 KiB messages", "messages", CLIENTS, count=lambda scale: 500 * scale.count),
-    Line("connect, login, close", "connect", WITH_SSH, {"asyncssh": 0.40}, count=lambda scale: scale.count),
+    Line("connect, login, close", "connect", CLIENTS, {"asyncssh": 0.40}, count=lambda scale: scale.count),
     Line("200 connects at once", "storm", STREAMS, count=lambda scale: 200),
     Line("50 channels at once, a MiB each", "channels", STREAMS, count=lambda scale: 50),
     Line(
