@@ -50,17 +50,7 @@ _EXTENDED_HEAD: Final = struct.Struct(">BIII")  # message, recipient, type, size
 _NUMBER: Final = struct.Struct(">BI")  # message, recipient
 _ADJUST: Final = struct.Struct(">BII")  # message, recipient, bytes
 _CONFIRMATION: Final = struct.Struct(">BIIII")  # message, recipient, sender, window, maximum packet
-_CREDIT_SHARE: Final = 7  # of a window: so much is read before the peer is told
 _NEVER: Final = 2**63  # more bytes than can be read: no more credit goes out
-
-
-def _credit_point(window: int) -> int:
-    """How many read bytes are worth a WINDOW_ADJUST.
-
-    On a long way what a burst leaves below this is credit that the peer lacks for a round trip: with half a window
-    that was half of the throughput.
-    """
-    return -(-window // _CREDIT_SHARE)
 
 
 class ChannelState(Enum):
@@ -190,7 +180,7 @@ class Channel:
     def _open(self, window: int) -> None:
         self.state = _OPEN
         self._recv_window = self._target = window
-        self._credit_at = _credit_point(window)
+        self._credit_at = (window + 1) // 2
 
     def _set_peer(self, number: int, window: int, max_packet: int) -> None:
         self.peer_number = number
@@ -439,12 +429,12 @@ class Channel:
         return self._target - self._consumed
 
     def _return_credit(self) -> None:
-        """Give window back once a part of it is used, or less if the budget has only less."""
+        """Give window back once half of it is used, or less if the budget has only less."""
         shared = self._shared
         outstanding = self._target - self._consumed
         grant = shared.grantable(outstanding)
         least = shared.floor // 2
-        if grant < _credit_point(shared.window_size) and outstanding > least:
+        if grant * 2 < shared.window_size and outstanding > least:
             # The budget is short. Ask again after the next packet's worth, at the latest where the
             # floor guarantees a grant.
             self._credit_at = min(self._consumed + MAX_PACKET_SIZE, self._target - least)
@@ -452,7 +442,7 @@ class Channel:
         self._recv_window += grant
         self._target = outstanding + grant
         self._consumed = 0
-        self._credit_at = _credit_point(self._target)
+        self._credit_at = (self._target + 1) // 2
         shared.sink.send(_ADJUST.pack(MSG_CHANNEL_WINDOW_ADJUST, self.peer_number, grant))
 
     def _end_input(self) -> None:

@@ -141,7 +141,7 @@ class TestBudget:
         accepted(side, PEER + 6)
 
     def test_a_wide_channel_shrinks_while_the_budget_is_short(self) -> None:
-        """Too little to give: nothing goes out before the floor guarantees it, and then enough."""
+        """Less than half a window to give: nothing goes out before the floor guarantees it, and then enough."""
         side = Side("server", 7, max_buffered=2**21)
         wide = accepted(side, PEER)
         narrow = [accepted(side, PEER + 1 + i) for i in range(20)]
