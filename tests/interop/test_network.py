@@ -72,7 +72,7 @@ async def test_single_bytes_come_as_single_bytes() -> None:
         while data := await streams[0].read(1000):
             sizes.append(len(data))
 
-    async with through(Network(single_bytes=200, gap=0.001), count) as (_, writer):
+    async with through(Network(single_bytes=200, gap=0.004), count) as (_, writer):
         writer.write(bytes(400))
         writer.write_eof()
         await writer.drain()
