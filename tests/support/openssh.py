@@ -33,6 +33,8 @@ from typing import Any, Self
 
 import pytest
 
+from interop.host import descendants
+
 START_TIMEOUT = 20.0
 HOST = "127.0.0.1"
 
@@ -164,22 +166,6 @@ def _make_privsep_folder() -> None:
         os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
 
 
-def _descendants(pid: int) -> list[int]:
-    """The processes below this one, where /proc tells (Linux); elsewhere none."""
-    children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError, ValueError, IndexError):  # it may end under our eyes
-            parent = int(stat.read_text().rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(stat.parent.name))
-    found: list[int] = []
-    waiting = [pid]
-    while waiting:
-        new = children.get(waiting.pop(), [])
-        found += new
-        waiting += new
-    return found
-
-
 class Sshd:
     """An OpenSSH server on a free loopback port, running inside the ``with`` (or ``async with``) block.
 
@@ -289,7 +275,7 @@ class Sshd:
         process, self._process = self._process, None
         if process is None:
             return
-        below = _descendants(process.pid)
+        below = descendants(process.pid)
         process.terminate()
         try:
             process.wait(5.0)
@@ -320,7 +306,7 @@ class Sshd:
 
     def sessions(self) -> list[int]:
         """The processes below it: its own for each connection, and what those have started."""
-        return [] if self._process is None else _descendants(self._process.pid)
+        return [] if self._process is None else descendants(self._process.pid)
 
     # --- its log
 
